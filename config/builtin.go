@@ -35,7 +35,7 @@ func BuiltinAccount(stateDir string, env func(string) string) (account Account, 
 		return Account{}, "", false, check.errs
 	}
 	if plain = env(EnvPassword); plain == "" {
-		if plain, generated, err = keptPassword(stateDir); err != nil {
+		if plain, generated, err = stateDirPassword(stateDir); err != nil {
 			return Account{}, "", false, fmt.Errorf("password of the built-in account: %w", err)
 		}
 	}
@@ -46,35 +46,36 @@ func BuiltinAccount(stateDir string, env func(string) string) (account Account, 
 	return DefaultAccount(name, hash), plain, generated, nil
 }
 
-// keptPassword returns the password in the state directory, or generates one.
-func keptPassword(stateDir string) (plain string, generated bool, err error) {
+// stateDirPassword returns the password in the state directory, or generates one.
+func stateDirPassword(stateDir string) (plain string, generated bool, err error) {
 	file := filepath.Join(stateDir, PasswordFile)
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return "", false, fmt.Errorf("%s: is no regular file", file)
-	case err == nil && info.Size() > 0: // a start that was killed leaves an empty one
-		plain, err = readPassword(file)
-		return plain, false, err
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", false, err
+	case err == nil:
+		if err := os.Chmod(file, 0o600); err != nil {
+			return "", false, err
+		}
+	}
+	if info != nil && info.Size() > 0 { // a start that was killed leaves an empty file
+		plain, err = readPassword(file)
+		return plain, false, err
 	}
 	plain = rand.Text()
 	return plain, true, os.WriteFile(file, []byte(plain+"\n"), 0o600)
 }
 
-// readPassword reads a password file and sets its mode to 0600.
 func readPassword(file string) (string, error) {
-	if err := os.Chmod(file, 0o600); err != nil {
-		return "", err
-	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 	plain := strings.TrimRight(string(data), "\r\n")
 	if plain == "" {
-		return "", fmt.Errorf("%s: is empty; remove it, and the server makes a new password", file)
+		return "", fmt.Errorf("%s: is empty; remove it, and the server generates a new password", file)
 	}
 	return plain, nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ func mode(t *testing.T, file string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-func TestBuiltinAccountFromTheEnvironmentWritesNothing(t *testing.T) {
+func TestBuiltinAccountWithAPasswordInTheEnvironmentWritesNoFile(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	a, plain, generated, err := BuiltinAccount(state, environment("FTPLOCKD_USER", "bob", "FTPLOCKD_PASSWORD", "secret"))
 	if err != nil || a.Name != "bob" || plain != "secret" || generated {
@@ -46,7 +47,7 @@ func TestBuiltinAccountFromTheEnvironmentWritesNothing(t *testing.T) {
 	}
 }
 
-func TestBuiltinAccountKeepsThePasswordItMade(t *testing.T) {
+func TestBuiltinAccountKeepsItsGeneratedPassword(t *testing.T) {
 	state := t.TempDir()
 	file := filepath.Join(state, "password")
 	a, first, generated, err := BuiltinAccount(state, environment())
@@ -66,11 +67,11 @@ func TestBuiltinAccountKeepsThePasswordItMade(t *testing.T) {
 	if _, err := NewVerifier(1).Login(t.Context(), []Account{a}, Attempt{Name: "ftp", Password: first}); err != nil {
 		t.Error(err)
 	}
-	if err := os.Truncate(file, 0); err != nil { // as a start leaves it that was killed
+	if err := errors.Join(os.Truncate(file, 0), os.Chmod(file, 0o644)); err != nil { // a killed start leaves an empty file
 		t.Fatal(err)
 	}
-	if _, another, generated, err := BuiltinAccount(state, environment()); err != nil || !generated || len(another) < 26 {
-		t.Error(generated, err)
+	if _, another, generated, err := BuiltinAccount(state, environment()); err != nil || !generated || len(another) < 26 || mode(t, file) != 0o600 {
+		t.Error(generated, err, mode(t, file))
 	}
 	if err := os.WriteFile(file, []byte("secret\r\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +48,8 @@ type FTP struct {
 	Active bool `toml:"active"`
 	// IdleTimeout ends a session that sends no command for this time, unless it has a lock. 0: never.
 	IdleTimeout Duration `toml:"idle_timeout"`
-	// DataTimeout aborts a transfer that moves no byte for this time, or whose data connection does not come. 0: never.
+	// DataTimeout aborts a transfer that moves no byte for this time, or whose data connection does not come. 0: never. A reload does not change the
+	// wait for an active data connection.
 	DataTimeout Duration `toml:"data_timeout"`
 	// DataMinRate aborts a download that moves fewer bytes per second over a minute. 0: never.
 	DataMinRate int `toml:"data_min_rate"`
@@ -57,7 +57,8 @@ type FTP struct {
 	UserTimeout Duration `toml:"user_timeout"`
 	// LoginTimeout ends a connection that has not logged in after this time. 0: never.
 	LoginTimeout Duration `toml:"login_timeout"`
-	// MaxConnections limits the control connections, and a quarter of it those without a login. 0: no limit.
+	// MaxConnections limits the control connections, and a quarter of it those without a login. The limit of open files of the process
+	// may allow fewer. 0: no limit.
 	MaxConnections int `toml:"max_connections"`
 	// MaxConnectionsPerAddress limits those of one client address (IPv6: one /64), and 100 those without a login. 0: no limit.
 	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
@@ -255,7 +256,7 @@ type Rule struct {
 	WriteAs string `toml:"write_as" enum:"holder,account"`
 	// Members selects the sessions that may take locks below it while it is held.
 	Members string `toml:"members" enum:"holder,anyone"`
-	// AllowCwd lets other sessions CWD into the lock directory, and read there.
+	// AllowCwd lets other sessions CWD into the lock directory.
 	AllowCwd bool `toml:"allow_cwd"`
 	// Automatic makes the first change of a job acquire the lock, for programs that take no lock.
 	Automatic Automatic `toml:"automatic"`
@@ -339,17 +340,3 @@ func (a Account) Reads() bool { return a.Access != AccessWriteOnly }
 
 // Writes reports whether the account may write files.
 func (a Account) Writes() bool { return a.Access != AccessReadOnly }
-
-// KeepRestartKeys sets the keys that need a restart to the values of the running configuration. It returns the keys that it changed, in the order of
-// the file.
-func (c *Config) KeepRestartKeys(running *Config) (keys []string) {
-	old := make(map[string]reflect.Value)
-	walk(running, func(f field) { old[f.key] = f.value })
-	walk(c, func(f field) {
-		if f.tag.Get("restart") != "" && !reflect.DeepEqual(old[f.key].Interface(), f.value.Interface()) {
-			keys = append(keys, f.key)
-			f.value.Set(old[f.key])
-		}
-	})
-	return keys
-}

@@ -16,7 +16,7 @@ func network(text string) config.Network {
 	return config.Network{Prefix: netip.MustParsePrefix(text)}
 }
 
-func TestWhatIsLeftOutOfASectionIsAsTheDefault(t *testing.T) {
+func TestMissingKeysHaveTheirDefaults(t *testing.T) {
 	got, err := config.Parse([]byte(`
 ftp.passive_ports = "4000"
 files.mode = "640"
@@ -46,7 +46,7 @@ allow_cwd = false
 	x, y := config.DefaultRule("/x/*"), config.DefaultRule("/y")
 	x.MaxAge, y.AllowCwd = duration(90*time.Minute), false
 	want.Rules = []config.Rule{x, y}
-	got.Warnings = nil // of the default rules that are replaced
+	got.Warnings = nil // about replaced default rules
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -69,7 +69,7 @@ func TestLocksInEtcdHaveNoDirectories(t *testing.T) {
 	}
 }
 
-func TestKeepRestartKeysNamesAndKeepsWhatAReloadCannotChange(t *testing.T) {
+func TestKeepRestartKeysKeepsTheKeysThatNeedARestart(t *testing.T) {
 	running, next := config.Default(), config.Default()
 	next.Listen = []string{":21"}
 	next.Root, next.State = "/r", "/s"
@@ -80,7 +80,7 @@ func TestKeepRestartKeysNamesAndKeepsWhatAReloadCannotChange(t *testing.T) {
 	next.TLS.ImplicitListen = []string{":990"}
 	next.Locks.Directories = false
 	next.Locks.Durable = false
-	next.FTP.IdleTimeout.Duration++ // these a reload can change
+	next.FTP.IdleTimeout.Duration++ // a reload can change these keys
 	next.TLS.Certificate = "new.pem"
 	next.Accounts = append(next.Accounts, config.Account{})
 	next.Rules[0].MaxAge.Duration++

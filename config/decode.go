@@ -81,11 +81,7 @@ func (d *decoder) section(to reflect.Value, given table, key, kind string) {
 			d.value(to.Field(i), given[name], key+name, kind+name)
 			continue
 		}
-		message, meant := unknown(to.Type(), kind, name)
-		d.fail(key+name, message)
-		if meant != "" && !given.has(meant) {
-			d.keys = append(d.keys, key+meant)
-		}
+		d.fail(key+name, unknownKey(to.Type(), name))
 	}
 }
 
@@ -133,7 +129,7 @@ func (d *decoder) value(to reflect.Value, given any, key, kind string) {
 			return
 		}
 	}
-	d.fail(key, form(to.Type(), kind)+alike[kind])
+	d.fail(key, howToWrite(to.Type(), kind)+bracketHints[kind])
 }
 
 // list sets a list of sections, each with its defaults, or of values. An empty list has no items.
@@ -151,7 +147,7 @@ func (d *decoder) list(to reflect.Value, given []any, key, kind string) {
 		}
 		at := fmt.Sprintf("%s[%d]", key, i+1)
 		if _, ok := v.(map[string]any); isList(to.Type()) && !ok {
-			d.fail(at, form(to.Type(), kind))
+			d.fail(at, howToWrite(to.Type(), kind))
 		} else {
 			d.value(item.Elem(), v, at, kind)
 		}
@@ -171,11 +167,11 @@ func (d *decoder) failed(key string) bool {
 	})
 }
 
-// alike has hints for sections with similar names in wrong brackets.
-var alike = map[string]string{"lock": "; the settings of all locks are [locks]", "locks": "; a rule for names is [[lock]]"}
+// bracketHints has hints for sections with similar names in wrong brackets.
+var bracketHints = map[string]string{"lock": "; the settings of all locks are [locks]", "locks": "; a rule for names is [[lock]]"}
 
-// form returns how to write a value of a type. It does not show the value, which may be a password.
-func form(t reflect.Type, name string) string {
+// howToWrite returns how to write a value of a type. It does not show the value, which may be a password.
+func howToWrite(t reflect.Type, name string) string {
 	switch {
 	case isSection(t):
 		return fmt.Sprintf("write it as a section: [%s]", name)
@@ -191,7 +187,7 @@ func form(t reflect.Type, name string) string {
 	return "must be a string in quotes"
 }
 
-// lines has the line of each key of a file, by key, such as "lock[2].match".
+// lines has the line of each key of a file, by key, such as "lock[2].match". Keys in inline tables have none.
 type lines map[string]int
 
 // findLines reads the keys of a file up to its first syntax error.
@@ -204,35 +200,17 @@ func findLines(data []byte) lines {
 	for p.NextExpression() {
 		e := p.Expression()
 		if e.Kind == unstable.KeyValue {
-			l.add(&p, section, e, counts)
+			l.key(&p, section, e, counts, false)
 			continue
 		}
-		section = l.key(&p, "", e, counts, e.Kind == unstable.ArrayTable) + "."
+		section = l.key(&p, "", e, counts, e.Kind == unstable.ArrayTable)
 	}
 	return l
 }
 
-// add adds a key, and the keys in its value.
-func (l lines) add(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int) {
-	key := l.key(p, section, e, counts, false)
-	l.inside(p, key, e.Value(), counts)
-}
-
-// inside adds the keys in an inline table, or in a list of these.
-func (l lines) inside(p *unstable.Parser, key string, value *unstable.Node, counts map[string]int) {
-	for i, child := 1, value.Children(); child.Next(); i++ {
-		switch {
-		case value.Kind == unstable.InlineTable:
-			l.add(p, key+".", child.Node(), counts)
-		case value.Kind == unstable.Array:
-			l.inside(p, fmt.Sprintf("%s[%d]", key, i), child.Node(), counts)
-		}
-	}
-}
-
 // key returns the key of an expression, and adds it and the sections that it is the first to name. next: it begins another [[section]].
 func (l lines) key(p *unstable.Parser, section string, e *unstable.Node, counts map[string]int, next bool) (key string) {
-	key = strings.TrimSuffix(section, ".")
+	key = section
 	for names := e.Key(); names.Next(); {
 		if key != "" {
 			key += "."
@@ -257,15 +235,17 @@ func (l lines) first(key string, line int) {
 	}
 }
 
-// place sets the file of each error, and the line of its key, or else of the section or list of the key.
-func (l lines) place(errs Errors, filename string) Errors {
+// locate sets the file of each error, and the line of its key, or else of the section or list of the key. It returns the errors in the order of the
+// lines.
+func (l lines) locate(errs Errors, filename string) Errors {
 	for i := range errs {
 		errs[i].File = filename
 		for key := errs[i].Key; errs[i].Line == 0 && key != ""; key = parent(key) {
 			errs[i].Line = l[key]
 		}
 	}
-	return errs.sorted()
+	slices.SortStableFunc(errs, func(a, b Error) int { return a.Line - b.Line })
+	return errs
 }
 
 // parent returns the section or list of a key: "a[1]" for "a[1].b", "a" for "a[1]".

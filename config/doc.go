@@ -8,7 +8,7 @@
 // ignored: an unknown or removed key is an error. All errors are reported at once, except that a syntax error ends the reading. No error contains a
 // password or its hash. The package has no state: to reload, load again and call [Config.KeepRestartKeys].
 //
-// Caveats: the package does not check the world outside the file. The start of the server finds an address in use, or a certificate that cannot be
+// Caveats: outside the file, the package reads only symbolic links. The start of the server finds an address in use, or a certificate that cannot be
 // read.
 //
 // Start reading at [Config] and [Default]; [Example] is the same as a file.

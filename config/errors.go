@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -39,10 +38,4 @@ func (e Errors) Error() string {
 		lines[i] = e[i].Error()
 	}
 	return strings.Join(lines, "\n")
-}
-
-// sorted returns the errors in the order of the lines, or nil if there are none.
-func (e Errors) sorted() Errors {
-	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
-	return e
 }

@@ -47,6 +47,9 @@ func (c *checker) checkEndpoints() {
 		at := fmt.Sprintf("etcd.endpoints[%d]", i+1)
 		u, err := url.Parse(endpoint)
 		switch {
+		case strings.Contains(endpoint, "@"): // an error must not contain the password
+			c.fail(at, "must not contain a user: write etcd.user and etcd.password_file")
+			continue
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.Scheme+"://"+u.Host != endpoint:
 			c.fail(at, `%q: must be the URL of a member, such as "https://10.0.0.1:2379"`, endpoint)
 			continue

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestExampleIsExactlyTheDefault(t *testing.T) {
+func TestExampleEqualsTheDefault(t *testing.T) {
 	got, err := Parse(Example(), "example.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -17,14 +17,14 @@ func TestExampleIsExactlyTheDefault(t *testing.T) {
 	}
 }
 
-// uncommented returns the example with all that is only shown there made live.
+// uncommented returns the example with its sample sections as real ones.
 func uncommented() []byte {
 	shown := regexp.MustCompile(`(?m)^# (?:# )?(#.*|\w+ = .*|\[\[account\]\]|\[\[hook\]\])?$`)
 	text := strings.ReplaceAll(string(Example()), "# # ", "# ")
 	return shown.ReplaceAll([]byte(text), []byte("$1"))
 }
 
-func TestExampleShowsTheDefaultOfWhatItComments(t *testing.T) {
+func TestSampleSectionsShowTheDefaults(t *testing.T) {
 	got, err := Parse(uncommented(), "example.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func exampleKeys(t *testing.T) map[string]string {
 	return comments
 }
 
-func TestExampleNamesAndExplainsEveryKey(t *testing.T) {
+func TestExampleExplainsEveryKey(t *testing.T) {
 	comments := exampleKeys(t)
 	all := Default()
 	all.Accounts, all.Hooks = []Account{{}}, []Hook{{}}

@@ -41,6 +41,20 @@ func walkSection(v reflect.Value, key, kind string, visit func(field)) {
 	}
 }
 
+// KeepRestartKeys sets the keys that need a restart to the values of the running configuration. It returns the keys that it changed, in the order of
+// the file.
+func (c *Config) KeepRestartKeys(running *Config) (keys []string) {
+	old := make(map[string]reflect.Value)
+	walk(running, func(f field) { old[f.key] = f.value })
+	walk(c, func(f field) {
+		if f.tag.Get("restart") != "" && !reflect.DeepEqual(old[f.key].Interface(), f.value.Interface()) {
+			keys = append(keys, f.key)
+			f.value.Set(old[f.key])
+		}
+	})
+	return keys
+}
+
 // isSection reports whether a field of that type is a [section] of the file.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Tag.Get("toml") != ""
@@ -59,31 +73,11 @@ func keysOf(section reflect.Type) (names []string) {
 	return names
 }
 
-// removed has the keys of earlier versions, and a message for each.
-var removed = map[string]string{
-	"lock.commit":          `"commit" was removed: uploads are published when they end; delete this line`,
-	"lock.queue":           `"queue" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
-	"lock.queue_hold":      `"queue_hold" was removed: with wait = "90s" clients wait in a queue and get the lock in order; delete this line`,
-	"lock.reentrant":       `"reentrant" was removed: a program counts how often it took its lock; delete this line`,
-	"files.on_abort":       `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
-	"files.upload_max_age": `"upload_max_age" was removed: data_timeout ends an upload that makes no progress, and a start removes what an earlier one left; delete this line`,
-	"account.on_abort":     `"on_abort" was removed: an upload that is broken off is discarded; delete this line`,
-}
-
-// unknown returns the message for an unknown key of a section, and the key that its author probably meant, or "". kind is that of the section,
-// see [field].
-func unknown(section reflect.Type, kind, name string) (message, meant string) {
-	if why := removed[kind+name]; why != "" {
-		return why, ""
-	}
-	if meant = near(name, keysOf(section)); strings.EqualFold(name, meant) && meant != "" {
-		return fmt.Sprintf("unknown key; write %s, in lower case", written(section, meant)), meant
-	} else if meant != "" {
-		return fmt.Sprintf("unknown key; did you mean %s?", written(section, meant)), meant
-	}
+// unknownKey returns the message for an unknown key of a section.
+func unknownKey(section reflect.Type, name string) string {
 	top := reflect.TypeFor[Config]()
 	if slices.Contains(keysOf(top), name) {
-		return "unknown key here; it belongs at the top of the file, before the first [section]", ""
+		return "unknown key here; it belongs at the top of the file, before the first [section]"
 	}
 	for i, other := range keysOf(top) {
 		t := top.Field(i).Type
@@ -91,14 +85,18 @@ func unknown(section reflect.Type, kind, name string) (message, meant string) {
 			t = t.Elem()
 		}
 		if isSection(t) && slices.Contains(keysOf(t), name) {
-			return "unknown key here; it belongs in " + written(top, other), ""
+			return "unknown key here; it belongs in " + asWritten(top, other)
 		}
 	}
-	return "unknown key; there are " + strings.Join(keysOf(section), ", "), ""
+	var known []string
+	for _, key := range keysOf(section) {
+		known = append(known, asWritten(section, key))
+	}
+	return "unknown key; there are " + strings.Join(known, ", ")
 }
 
-// written returns a key in the form that it has in a file: "root", "[ftp]", "[[lock]]".
-func written(section reflect.Type, name string) string {
+// asWritten returns a key in the form that it has in a file: "root", "[ftp]", "[[lock]]".
+func asWritten(section reflect.Type, name string) string {
 	switch t := section.Field(slices.Index(keysOf(section), name)).Type; {
 	case isSection(t):
 		return "[" + name + "]"

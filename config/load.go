@@ -29,14 +29,17 @@ func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
 	at := findLines(data)
 	config, given, d := decode(data)
 	if config == nil {
-		return nil, at.place(d.errs, filename)
+		return nil, at.locate(d.errs, filename)
 	}
 	check := checker{Config: config}
 	if given.has("account") && len(config.Accounts) == 0 {
 		check.fail("account", "no account: no client could log in; leave account out for the built-in one")
 	}
-	check.all()
-	check.checkMarkers(given.list("lock"))
+	if tls := given.section("tls"); tls.has("certificate") && !tls.has("mode") && config.TLS.Certificate != "" {
+		check.fail("tls.certificate", `is not used without tls.mode: write mode = "required" or "optional"`)
+	}
+	check.checkAll()
+	check.checkIdleDefault(given.list("lock"))
 	for _, more := range checks {
 		check.errs = append(check.errs, more(config)...)
 	}
@@ -46,8 +49,8 @@ func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
 		}
 	}
 	if len(d.errs) > 0 {
-		return nil, at.place(d.errs, filename)
+		return nil, at.locate(d.errs, filename)
 	}
-	config.Warnings = at.place(check.warnings, filename)
+	config.Warnings = at.locate(check.warnings, filename)
 	return config, nil
 }

@@ -105,11 +105,8 @@ func parseBcrypt(text string) (hash, error) {
 	return hash{bcrypt: []byte(text)}, nil
 }
 
-// String returns the hash in the form of a configuration.
+// String returns an argon2id hash in the form of a configuration.
 func (h hash) String() string {
-	if h.bcrypt != nil {
-		return string(h.bcrypt)
-	}
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.time, h.threads,
 		encoding.EncodeToString(h.salt), encoding.EncodeToString(h.key))
 }
@@ -118,8 +115,8 @@ func (h hash) derive(plain string, length int) []byte {
 	return argon2.IDKey([]byte(plain), h.salt, h.time, h.memory, h.threads, uint32(length))
 }
 
-// fits reports whether it is the hash of a password. It takes the same time for a wrong one.
-func (h hash) fits(plain string) bool {
+// matches reports whether it is the hash of a password. It takes the same time for a wrong one.
+func (h hash) matches(plain string) bool {
 	if h.bcrypt != nil {
 		return bcrypt.CompareHashAndPassword(h.bcrypt, []byte(plain)) == nil
 	}

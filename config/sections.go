@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -61,8 +60,7 @@ func (c *checker) checkHTTP() {
 // OnLoopback reports whether only programs on the server's machine can connect to the page.
 func (h HTTP) OnLoopback() bool {
 	host, _, _ := net.SplitHostPort(h.Listen) // "" is not on loopback
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return isLoopback(host)
 }
 
 func (c *checker) checkHooks() {
@@ -72,7 +70,7 @@ func (c *checker) checkHooks() {
 			c.fail(key+"on", "missing: one or more of %s", strings.Join(HookEvents, ", "))
 		}
 		for j, on := range h.On {
-			c.checkWord(fmt.Sprintf("%son[%d]", key, j+1), on, HookEvents)
+			c.checkAllowed(fmt.Sprintf("%son[%d]", key, j+1), on, HookEvents)
 		}
 		if h.Match != "" && !doublestar.ValidatePattern(h.Match) {
 			c.fail(key+"match", "%q: is no glob", h.Match)
@@ -85,7 +83,7 @@ func (c *checker) checkHooks() {
 		case h.URL == "" && !filepath.IsAbs(h.Run[0]):
 			c.fail(key+"run[1]", "%q: must be an absolute path", h.Run[0])
 		case h.URL != "" && !isWebAddress(h.URL):
-			c.fail(key+"url", `%q: must be an address such as "https://example.org/told"`, h.URL)
+			c.fail(key+"url", `must be an address such as "https://example.org/told"`) // without the URL, which may be a secret
 		}
 		if h.Timeout.Duration == 0 {
 			c.fail(key+"timeout", "must not be 0: a hook could hang for ever")
@@ -106,8 +104,6 @@ func (c *checker) checkRules() {
 		key := fmt.Sprintf("lock[%d].", i+1)
 		if message := badMatch(r.Match); message != "" {
 			c.fail(key+"match", "%s", message)
-		} else {
-			c.checkShadowed(key+"match", i)
 		}
 		if r.Release == ReleaseSession && r.OnDisconnect == DisconnectKeep && r.MaxAge.Duration == 0 && r.MaxIdle.Duration == 0 {
 			c.fail(key+"release", "no session could release such a lock after the end of its connection: "+
@@ -120,8 +116,18 @@ func (c *checker) checkRules() {
 		if r.Grace.Duration > 0 && r.OnDisconnect == DisconnectKeep && !r.Automatic.On() {
 			c.fail(key+"grace", `needs on_disconnect = "release" or automatic = true`)
 		}
+		if r.WriteAs == WriteAsAccount && len(r.Protects) == 0 {
+			c.fail(key+"write_as", "needs protects")
+		}
 		if r.Automatic.On() {
 			c.checkAutomatic(key, r)
+			continue
+		}
+		if r.Turn != DefaultRule("").Turn {
+			c.fail(key+"turn", "needs automatic = true")
+		}
+		if r.Job == JobSession {
+			c.fail(key+"job", "needs automatic = true")
 		}
 	}
 	c.checkReplaced()
@@ -146,9 +152,9 @@ func (c *checker) checkAutomatic(key string, r Rule) {
 // longestAutomaticWait is the longest listing that FileZilla waits for.
 const longestAutomaticWait = 18 * time.Second
 
-// checkMarkers warns of rules without max_age that leave max_idle out: their locks still end when they are idle. given has the keys of each rule
+// checkIdleDefault warns of rules without max_age that leave max_idle out: their locks still end when they are idle. given has the keys of each rule
 // in the file.
-func (c *checker) checkMarkers(given []table) {
+func (c *checker) checkIdleDefault(given []table) {
 	for i, keys := range given {
 		if c.Rules[i].MaxAge.Duration == 0 && keys.has("max_age") && !keys.has("max_idle") {
 			c.warn(fmt.Sprintf("lock[%d].max_age", i+1),
@@ -172,11 +178,7 @@ func (c *checker) checkShared(key string, names []string) {
 		case name == "":
 			c.fail(at, "must be the name of an account")
 		case len(known) > 0 && !slices.Contains(known, name):
-			hint := ""
-			if meant := near(name, known); meant != "" {
-				hint = fmt.Sprintf("; did you mean %q?", meant)
-			}
-			c.fail(at, "%q: no account has that name%s", name, hint)
+			c.fail(at, "%q: no account has that name", name)
 		}
 	}
 }
@@ -197,17 +199,6 @@ func badMatch(match string) string {
 		return fmt.Sprintf(`%q: matches no name: names have no "//", ".", ".." and no "/" at the end`, match)
 	}
 	return ""
-}
-
-// checkShadowed warns of a rule if an earlier one matches all its names. It may miss one: covers compares examples.
-func (c *checker) checkShadowed(key string, i int) {
-	for j, earlier := range c.Rules[:i] {
-		if badMatch(earlier.Match) == "" && covers(earlier.Match, c.Rules[i].Match) {
-			c.warn(key, "%q is never used: %q of lock[%d] matches all its names, and the first match applies",
-				c.Rules[i].Match, earlier.Match, j+1)
-			return
-		}
-	}
 }
 
 // checkReplaced warns of the default rules that the rules of the file replace.
@@ -232,14 +223,6 @@ func (c *Config) ReplacedRules() (lost []Rule) {
 		}
 	}
 	return lost
-}
-
-// covers reports whether all names that match glob are likely to match wide.
-func covers(wide, glob string) bool {
-	if wide == glob {
-		return true
-	}
-	return !strings.ContainsAny(wide+glob, `[]{}\`) && coversExamples(wide, glob)
 }
 
 // coversExamples reports whether some examples of names that match glob match wide. glob has no brackets, braces and backslashes.

@@ -7,17 +7,18 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // Validate returns all errors of a configuration as an [Errors] without file and lines, or nil. [Parse] calls it, too. Call it after a change, by
-// flags for instance. It follows symbolic links to check whether one of Root and State is inside the other, and reads nothing else outside the
-// configuration.
+// flags for instance. It follows symbolic links to check whether Root, State, the key of TLS and SharedState lie inside each other, and reads nothing
+// else outside the configuration.
 func (c *Config) Validate() error {
 	check := checker{Config: c}
-	check.all()
+	check.checkAll()
 	if len(check.errs) > 0 {
 		return check.errs
 	}
@@ -38,7 +39,7 @@ func (c *checker) warn(key, format string, args ...any) {
 	c.warnings = append(c.warnings, Error{Key: key, Message: "warning: " + fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) all() {
+func (c *checker) checkAll() {
 	walk(c.Config, func(f field) {
 		c.checkEnum(f)
 		c.checkSign(f)
@@ -71,19 +72,14 @@ func (c *checker) checkEnum(f field) {
 	if f.tag.Get("enum") == "" {
 		return
 	}
-	c.checkWord(f.key, f.value.String(), strings.Split(f.tag.Get("enum"), ","))
+	c.checkAllowed(f.key, f.value.String(), strings.Split(f.tag.Get("enum"), ","))
 }
 
-// checkWord reports a value that is not allowed.
-func (c *checker) checkWord(key, value string, allowed []string) {
-	if slices.Contains(allowed, value) {
-		return
+// checkAllowed reports a value that is not allowed.
+func (c *checker) checkAllowed(key, value string, allowed []string) {
+	if !slices.Contains(allowed, value) {
+		c.fail(key, "%q: must be one of %s", value, strings.Join(allowed, ", "))
 	}
-	hint := ""
-	if meant := near(value, allowed); meant != "" {
-		hint = fmt.Sprintf("; did you mean %q?", meant)
-	}
-	c.fail(key, "%q: must be one of %s%s", value, strings.Join(allowed, ", "), hint)
 }
 
 func (c *checker) checkSign(f field) {
@@ -192,6 +188,9 @@ func (c *checker) checkTLS() {
 		if len(c.TLS.ImplicitListen) > 0 {
 			c.fail("tls.implicit_listen", "needs tls.mode optional or required")
 		}
+		if c.TLS.SessionReuse == ReuseRequired {
+			c.fail("tls.session_reuse", "needs tls.mode optional or required")
+		}
 		return
 	}
 	if c.TLS.Certificate == "" {
@@ -206,21 +205,11 @@ func (c *checker) checkTLS() {
 
 // isHost reports whether a text is an address or has the form of a host name.
 func isHost(host string) bool {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	if len(host) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool {
-			return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-		}) {
-			return false
-		}
-	}
-	return true
+	_, err := netip.ParseAddr(host)
+	return err == nil || len(host) <= 253 && hostName.MatchString(host)
 }
+
+var hostName = regexp.MustCompile(`^[\w-]{1,63}(\.[\w-]{1,63})*\.?$`)
 
 // isServedPath reports whether a text is an absolute, clean path in the served tree.
 func isServedPath(p string) bool {

@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// ErrLogin is the error for an unknown account, a wrong password, and an address from which the account may not log in. It does not tell which.
+// ErrLogin is the error for an unknown account, a wrong password, and an address from which the account cannot log in. It is the same for all three.
 var ErrLogin = errors.New("login incorrect")
 
-// ErrGone is the error if the client hung up before its password was checked.
+// ErrGone is the error for a client that hung up before its password was checked.
 var ErrGone = errors.New("the client has gone")
 
 // Attempt is one try to log in.
@@ -67,12 +67,12 @@ func (v *Verifier) Login(ctx context.Context, accounts []Account, a Attempt) (Ac
 		}
 		return accounts[i], nil
 	case i >= 0:
-		if err := v.take(ctx, a); err != nil {
+		if err := v.acquireSlot(ctx, a); err != nil {
 			return Account{}, err
 		}
-		v.done()
+		v.releaseSlot()
 	case len(accounts) > 0:
-		if err := v.check(ctx, accounts[v.standIn(a.Name, len(accounts))].Password, a, false); err != nil {
+		if err := v.check(ctx, accounts[v.standInIndex(a.Name, len(accounts))].Password, a, false); err != nil {
 			return Account{}, err
 		}
 	}
@@ -86,51 +86,51 @@ func (a Account) allows(from netip.Addr) bool {
 	return len(a.Networks) == 0 || slices.ContainsFunc(a.Networks, func(n Network) bool { return n.Contains(from) })
 }
 
-// check returns ErrLogin unless the hash is that of the password. Without memory it neither reads nor adds digests: a stranger that guesses the
+// check returns ErrLogin unless the hash is that of the password. Without remember it neither reads nor adds digests: a stranger that guesses the
 // password of another account must not get a faster reply.
-func (v *Verifier) check(ctx context.Context, text string, a Attempt, memory bool) error {
+func (v *Verifier) check(ctx context.Context, text string, a Attempt, remember bool) error {
 	sum := v.digest(text, a.Password)
-	if memory && v.knows(sum) {
+	if remember && v.isVerified(sum) {
 		return nil
 	}
-	if err := v.take(ctx, a); err != nil {
+	if err := v.acquireSlot(ctx, a); err != nil {
 		return err
 	}
-	defer v.done()
-	if memory && v.knows(sum) {
+	defer v.releaseSlot()
+	if remember && v.isVerified(sum) {
 		return nil // another login with this password had an earlier turn
 	}
 	h, err := parseHash(text)
 	if err != nil {
 		return err
 	}
-	if !h.fits(a.Password) {
+	if !h.matches(a.Password) {
 		return ErrLogin
 	}
-	if memory {
+	if remember {
 		v.remember(sum)
 	}
 	return nil
 }
 
-// take waits for a turn to compute a slow hash. Call done after it.
-func (v *Verifier) take(ctx context.Context, a Attempt) error {
+// acquireSlot waits for a turn to compute a slow hash. Call releaseSlot after it.
+func (v *Verifier) acquireSlot(ctx context.Context, a Attempt) error {
 	select {
 	case v.slots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	if a.Gone != nil && a.Gone() {
-		v.done()
+		v.releaseSlot()
 		return ErrGone
 	}
 	return nil
 }
 
-func (v *Verifier) done() { <-v.slots }
+func (v *Verifier) releaseSlot() { <-v.slots }
 
-// standIn returns the index of the account whose hash an unknown name is checked against.
-func (v *Verifier) standIn(name string, accounts int) int {
+// standInIndex returns the index of the account whose hash an unknown name is checked against.
+func (v *Verifier) standInIndex(name string, accounts int) int {
 	sum := v.digest("", name)
 	return int(binary.BigEndian.Uint64(sum[:]) % uint64(accounts))
 }
@@ -144,7 +144,7 @@ func (v *Verifier) digest(text, password string) digest {
 	return digest(mac.Sum(nil))
 }
 
-func (v *Verifier) knows(sum digest) bool {
+func (v *Verifier) isVerified(sum digest) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	_, ok := v.verified[sum]

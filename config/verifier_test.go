@@ -22,7 +22,7 @@ func accountsOf(passwords ...string) []Account {
 func TestLogin(t *testing.T) {
 	v := NewVerifier(2)
 	accounts := accountsOf("one", "two")
-	for range 2 { // the second time from memory
+	for range 2 { // the second login uses the memory
 		for _, c := range []struct {
 			name, password string
 			want           error
@@ -53,7 +53,7 @@ func full(v *Verifier) (release func()) {
 	}
 	return func() {
 		for range cap(v.slots) {
-			v.done()
+			v.releaseSlot()
 		}
 	}
 }
@@ -68,7 +68,7 @@ func needsSlowHash(v *Verifier, accounts []Account, name, password string) bool 
 	return err == waited
 }
 
-func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
+func TestOnlyTheRightPasswordOfItsAccountSkipsTheHash(t *testing.T) {
 	v := NewVerifier(1)
 	accounts := accountsOf("one", "two")
 	if _, err := v.Login(t.Context(), accounts, Attempt{Name: "nobody", Password: "one"}); err != ErrLogin {
@@ -85,7 +85,7 @@ func TestOnlyTheOwnerOfAKnownPasswordIsQuick(t *testing.T) {
 	if needsSlowHash(v, accounts, "user0", "one") {
 		t.Error("a known password is slow")
 	}
-	changed := accountsOf("one") // by a reload: the same password, another hash
+	changed := accountsOf("one") // after a reload: the same password, another hash
 	changed[0].Password, _ = HashPassword("one")
 	for name, slow := range map[string]bool{
 		"a wrong password":                  needsSlowHash(v, accounts, "user0", "two"),
@@ -104,10 +104,10 @@ func TestAnUnknownNameIsCheckedAgainstOneAccount(t *testing.T) {
 	picked := make(map[int]bool)
 	for i := range 100 {
 		name := fmt.Sprint("nobody", i)
-		first := v.standIn(name, 3)
+		first := v.standInIndex(name, 3)
 		picked[first] = true
 		for range 3 {
-			if v.standIn(name, 3) != first {
+			if v.standInIndex(name, 3) != first {
 				t.Fatal(name)
 			}
 		}
@@ -150,8 +150,8 @@ func unhashable(networks ...string) []Account {
 	return []Account{account}
 }
 
-// TestNoHashIsComputedInVain has logins wait for a turn, after which no hash is needed.
-func TestNoHashIsComputedInVain(t *testing.T) {
+// In TestLoginComputesNoUnnecessaryHash logins wait for a turn, and then need no hash.
+func TestLoginComputesNoUnnecessaryHash(t *testing.T) {
 	for name, c := range map[string]struct {
 		accounts  []Account
 		from      string
@@ -160,7 +160,7 @@ func TestNoHashIsComputedInVain(t *testing.T) {
 		want      error
 	}{
 		"the client hangs up":                    {accounts: unhashable(), gone: true, want: ErrGone},
-		"the account is used from elsewhere":     {accounts: unhashable("10.0.0.0/8"), from: "192.0.2.1", want: ErrLogin},
+		"the address is outside the networks":    {accounts: unhashable("10.0.0.0/8"), from: "192.0.2.1", want: ErrLogin},
 		"another login has checked the password": {accounts: unhashable(), meanwhile: func(v *Verifier) { v.remember(v.digest("no hash", "one")) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestNoHashIsComputedInVain(t *testing.T) {
 	}
 }
 
-func TestAnAccountMayComeFromItsNetworksOnly(t *testing.T) {
+func TestAnAccountLogsInFromItsNetworksOnly(t *testing.T) {
 	v := NewVerifier(1)
 	accounts := accountsOf("one", "two")
 	accounts[0].Networks = unhashable("10.0.0.0/8", "2001:db8::/32")[0].Networks
@@ -205,12 +205,12 @@ func TestAnAccountMayComeFromItsNetworksOnly(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestVerifierRemembersALimitedNumberOfPasswords(t *testing.T) {
 	v := NewVerifier(1)
 	sum := func(i int) digest { return v.digest("hash", fmt.Sprint(i)) }
 	for i := range 3*maxVerified + 10 {
 		v.remember(sum(i))
-		if !v.knows(sum(i)) || len(v.verified) > maxVerified {
+		if !v.isVerified(sum(i)) || len(v.verified) > maxVerified {
 			t.Fatalf("%d: %d are known", i, len(v.verified))
 		}
 	}

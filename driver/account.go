@@ -13,8 +13,8 @@ import (
 // Account is a name that may log in, with its rights.
 type Account struct {
 	Name     string
-	Home     string // the directory of the tree that it sees as "/"
-	Start    string // its directory after login, as it sees it
+	Home     string // the directory of the tree that is its "/"
+	Start    string // the working directory after login, below Home
 	Read     bool   // download
 	Write    bool   // change files
 	Chmod    bool   // SITE CHMOD
@@ -22,7 +22,7 @@ type Account struct {
 	MaxLocks int    // bounds the locks that it holds; 0: no bound
 }
 
-// inTree turns a path as the account sees it into one of the tree.
+// inTree returns the path in the tree of a path that the account sees.
 func (a Account) inTree(view string) string {
 	if a.Home == "" || a.Home == "/" {
 		return view
@@ -30,7 +30,7 @@ func (a Account) inTree(view string) string {
 	return path.Join(a.Home, path.Clean("/"+view))
 }
 
-// inView turns a name of the tree into the path that the account sees; false if the name is outside of its home.
+// inView returns the path that the account sees of a name in the tree; false if the name is outside of its home.
 func (a Account) inView(n lock.Name) (string, bool) {
 	home := lock.Name(path.Clean("/" + a.Home))
 	if home == "/" {

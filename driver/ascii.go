@@ -2,20 +2,23 @@ package driver
 
 import "bytes"
 
-// FTP's ASCII type has CRLF as the end of a line (RFC 959 section 3.1.1.1); files on a
-// Unix system have LF. The converters take a stream in pieces of any size.
+// In FTP's ASCII type CRLF ends a line (RFC 959 section 3.1.1.1), in files on Unix systems LF. The converters accept a stream in pieces of
+// any size.
 //
-// Coming in, CRLF becomes LF; a bare LF and a CR that no LF follows stay as they are. Going out,
-// LF becomes CRLF, but a CRLF that is in the file stays as it is, as with vsftpd and proftpd: a
-// file that was stored in binary by a Windows client does not get CR CR LF.
+// In uploads CRLF becomes LF; a bare LF, and a CR without an LF after it, stay. In downloads LF becomes CRLF, but a CRLF in the file
+// stays, as in vsftpd and proftpd: a file that a Windows client stored in binary type does not get CR CR LF.
 
-// toLF converts what comes in.
+// errASCIIOffset is the refusal of a transfer that begins at an offset: the client counts the bytes of its own line ends. vsftpd refuses it,
+// too.
+var errASCIIOffset = &refusal{code: 554, text: "REST needs TYPE I: in TYPE A line ends have other lengths"}
+
+// toLF converts uploads.
 type toLF struct {
-	cr bool // a CR was held back: the next piece says whether an LF follows
+	cr bool // a CR was held back, because the next piece may begin with an LF
 }
 
-// convert appends the next piece, converted, to dst: at most one byte more than it has. src may lie in the rest of
-// the same array, one byte or more behind the end of dst.
+// convert appends the next piece, converted, to dst: at most one byte more than src has. src may be in the same array, if it begins at
+// least one byte after the end of dst.
 func (c *toLF) convert(dst, src []byte) []byte {
 	if len(src) == 0 {
 		return dst
@@ -41,7 +44,7 @@ func (c *toLF) convert(dst, src []byte) []byte {
 	}
 }
 
-// end appends what was held back at the end of the stream.
+// end appends a CR that was held back at the end of the stream.
 func (c *toLF) end(dst []byte) []byte {
 	if c.cr {
 		c.cr = false
@@ -50,12 +53,12 @@ func (c *toLF) end(dst []byte) []byte {
 	return dst
 }
 
-// toCRLF converts what goes out.
+// toCRLF converts downloads.
 type toCRLF struct {
 	cr bool // the last byte was a CR
 }
 
-// convert appends the next piece, converted, to dst: at most twice as many bytes as it has.
+// convert appends the next piece, converted, to dst: at most twice as many bytes as src has.
 func (c *toCRLF) convert(dst, src []byte) []byte {
 	for len(src) > 0 {
 		i := bytes.IndexByte(src, '\n')

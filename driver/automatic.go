@@ -5,27 +5,27 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The commands of a job take part in automatic locks (see lock.Automatic) by two calls: look and takeAutomatic.
+// Automatic locks (see lock.Automatic) have two calls in the commands of a job: look and takeAutomatic.
 
-// look comes before every command that shows what a path leads to. The first look of a job may wait until another job ends.
+// look records that the command shows a file or directory. The first look of a job may wait until another job ends.
 func (c *client) look(cmd *control.Command, view string) {
 	if !c.account.Write || !c.table().Rules().Automates() {
 		return
 	}
 	n, err := c.follow(view)
 	if err != nil {
-		return // the command will find that, too
+		return // the command fails, too
 	}
 	sign := lock.NoSign
 	if cmd.Is("RETR") {
 		sign = lock.Fetch
 	}
-	_ = c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) { // whatever the result, the look goes on
+	_ = c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) { // no result refuses the command
 		return c.locks.Look(c.server.context, n, sign, wake), nil
 	})
 }
 
-// takeAutomatic acquires the automatic lock of a path for the job's first change. After an error all changes of the job are refused.
+// takeAutomatic acquires the automatic lock of a path for the first change of the job. After an error it refuses all changes of the job.
 func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 	if !c.table().Rules().Automates() {
 		return nil
@@ -42,8 +42,8 @@ func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 	})
 }
 
-// inTurn calls begin, and if that returns a Waiting, waits until it is over or the client withdraws the command. A transfer runs on
-// its own goroutine, so it waits there; every other command reads the connection while it waits.
+// inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over or the client withdraws the command. A transfer waits on
+// its own goroutine; every other command reads the connection while it waits.
 func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*lock.Waiting, error)) error {
 	wake := c.conn.Wake
 	woken := make(chan struct{}, 1)
@@ -62,14 +62,7 @@ func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*lock.Wai
 	case cmd.Transfers():
 		return c.awaitTurn(cmd, waiting, woken)
 	}
-	withdrawn := cmd.WaitThrough(func() (over bool) {
-		_, over, err = waiting.Poll(c.server.context)
-		return over
-	})
-	if withdrawn != nil {
-		waiting.Withdraw()
-		return errWithdrawn
-	}
+	_, err = c.await(cmd.WaitThrough, waiting)
 	return err
 }
 
@@ -91,14 +84,15 @@ func (c *client) awaitTurn(cmd *control.Command, waiting *lock.Waiting, woken ch
 	}
 }
 
-// ObserveEnd is part of lock.Options.Observe. It aborts the uploads under an automatic lock that is taken away from its job or ends by
-// idleness, before another client gets the lock.
+// ObserveEnd is for lock.Options.Observe. When an automatic lock ends, unless its job has changed nothing, ObserveEnd aborts the uploads
+// under it before another client gets the lock.
 func (s *Server) ObserveEnd(r *lock.Record) {
 	if r.Kind != lock.Ended || !r.Hold.Automatic || r.Cause == lock.CauseUnused {
 		return
 	}
-	for _, t := range s.transfers.snapshot() {
-		if t.file != nil && t.began.Lock == r.Hold.Name && t.began.Token == r.Hold.Token {
+	for t := range s.transfers.Range {
+		t := t.(*transfer)
+		if t.file != nil && t.permitAtStart.Lock == r.Hold.Name && t.permitAtStart.Token == r.Hold.Token {
 			t.cmd.Abort(errLockEnded)
 		}
 	}

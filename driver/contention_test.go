@@ -7,7 +7,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// contention has the locks in /locks taken by those rules, and those of a few other names by others.
+// contention sets the rules of /locks, and some others.
 func contention(c lock.Contention) func(*setup) {
 	return func(o *setup) {
 		o.rules = []lock.Rule{
@@ -41,10 +41,14 @@ func TestMkdWaitsForItsTurn(t *testing.T) {
 		a MKD /locks/x ...
 		- waiting /locks/x 1
 		- pass 2s
-		a => 550 /locks/x: waited 2s: held by other@*; place 1 of 1 in the queue, *`, patient)
+		a => 550 /locks/x: waited 2s: held by other@*; place 1 of 1 in the queue, *
+		# the lock is shared by accounts that only read
+		reader MKD /locks/y => 257 *
+		reader2 MKD /locks/y => 257 *
+		reader2 SITE LOCK INFO /locks/y => 211-*\n shared by reader@127.0.0.1 *\n type=lock;*;shared=yes;*;mine=no;*\n type=lock;*;mine=session;*\n211 End`, patient)
 }
 
-func TestWhatEndsTheWaitingOfMkd(t *testing.T) {
+func TestAWaitingMkdIsWithdrawn(t *testing.T) {
 	plays(t, `
 		a MKD /locks/x => 257 *
 		b MKD /locks/x ...
@@ -53,51 +57,27 @@ func TestWhatEndsTheWaitingOfMkd(t *testing.T) {
 		- waiting /locks/x 0
 		b MKD /locks/x ...
 		- waiting /locks/x 1
-		- reset b
-		- waiting /locks/x 0
-		b MKD /locks/x ...
-		- waiting /locks/x 1
 		b NOOP ...
-		b => 550 /locks/x: not waited for any longer
+		b => 550 /locks/x: the wait ended: another command came, or the session ends
 		b => 200 *
-		- waiting /locks/x 0
-		b MKD /locks/x ...
-		- waiting /locks/x 1
-		b QUIT ...
-		b => 550 *
-		b => 221 *
 		- waiting /locks/x 0
 		b2 MKD /locks/x ...
 		- waiting /locks/x 1
 		a RMD /locks/x => 250 *
 		b2 => 257 *
-		# what has become of the directory meanwhile
+		# the directory above the lock is removed meanwhile
 		a MKD /plain => 257 *
 		a MKD /plain/x_lock => 257 *
 		b2 MKD /plain/x_lock ...
 		- waiting /plain/x_lock 1
 		- remove /plain
 		a RMD /plain/x_lock => 250 *
-		b2 => 550 /plain/x_lock: no such directory to make it in
+		b2 => 550 /plain/x_lock: the directory above it does not exist
 		- free /plain/x_lock`, patient, plainLocks)
 }
 
-func TestWhatAnAccountMayOfLocks(t *testing.T) {
-	plays(t, `
-		reader MKD /locks/x => 257 *
-		reader2 MKD /locks/x => 257 *
-		reader2 SITE LOCK INFO /locks/x => 211-*\n shared by reader@127.0.0.1 *\n type=lock;*;shared=yes;*;mine=no;*\n type=lock;*;mine=session;*\n211 End
-		reader RMD /locks/x => 250 *
-		reader2 RMD /locks/x => 250 *
-		a MKD /locks/x => 257 *
-		few MKD /one_lock => 257 *
-		few MKD /two_lock => 550 *
-		few RMD /one_lock => 250 *
-		few MKD /two_lock => 257 *`, contention(lock.Contention{ReadersShare: true}))
-}
-
-// A job that reads and writes files lives. Looking, and making and removing directories, as a cleaner of old locks does, are no signs of life.
-func TestOnlyWorkIsASignOfLifeOfAnEndedSession(t *testing.T) {
+// Listings, and making and removing directories, as programs do that remove old locks, are no signs of life.
+func TestOnlyTransfersAndChangesAreSignsOfLifeOfAnEndedSession(t *testing.T) {
 	for line, lives := range map[string]string{
 		"STOR /f": "held", "RETR /f": "held", "DELE /f": "held", "MKD /new": "free", "RMD /dir": "free", "LIST /": "free", "RETR /idle/a/whose": "free", "MKD /idle/a": "free", "MLST /f": "free",
 	} {
@@ -116,8 +96,8 @@ func TestOnlyWorkIsASignOfLifeOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// The lock that a session took by a path is what it means by that path, whatever the path leads to by now.
-func TestRmdOfAPathThatHasBecomeALinks(t *testing.T) {
+// RMD releases the lock that was acquired by that path, although a link is part of the path now.
+func TestRmdReleasesTheLockOfAPathThatBecameALink(t *testing.T) {
 	inBothModes(t, `
 		- mkdir /a
 		- mkdir /b
@@ -125,7 +105,7 @@ func TestRmdOfAPathThatHasBecomeALinks(t *testing.T) {
 		b MKD /b/x_lock => 257 *
 		- rename /a /c
 		- link /a b
-		# a path is the name of the lock that is held under it, and otherwise where its links lead
+		# a path is the name of the lock that is held under it, and is resolved otherwise
 		b RMD /a/x_lock => 550 /a/x_lock: not yours*
 		a RMD /a/x_lock => 250 *
 		b RMD /a/x_lock => 250 *

@@ -1,127 +1,98 @@
 package driver
 
 import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"hash/crc32"
+	"io"
 	"runtime"
-	"slices"
-	"sync"
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
-	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// digests gives turns to the digests that the library computes for HASH, XMD5 and the like. A digest keeps a processor busy. If all
-// processors are busy, the runtime looks for network traffic every 10 ms only, and each lock waits for that several times.
+// digests gives turns to the digests of HASH, XMD5 and the like, because a digest keeps a processor busy. If all processors were busy,
+// the runtime would look for network traffic every 10 ms only, and each lock would wait for that several times.
 type digests struct {
-	max  int           // how many have a turn at a time
-	turn time.Duration // how long one goes on while others wait
-
-	mu       sync.Mutex
-	accounts map[string]bool // those with a turn, of which each has one
-	waiting  []*digest       // first come, first served
+	turns chan struct{} // has a value for each turn that is taken
+	turn  time.Duration // the length of a turn; then the next digest gets one
 }
 
 // newDigests leaves one processor to the rest of the server if there are several.
-func newDigests() *digests {
-	return &digests{max: max(1, runtime.GOMAXPROCS(0)-1), turn: 100 * time.Millisecond, accounts: make(map[string]bool)}
+func newDigests() digests {
+	return digests{turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), turn: 100 * time.Millisecond}
 }
 
-// digest is a file that the library reads for a digest. It has a turn from its first Read on.
-type digest struct {
-	afero.File
-	digests *digests
-	conn    *control.Conn
-	account string
-	ready   chan struct{} // closed when it has its turn; nil: it does not wait
-	since   time.Time     // when its turn began; zero: it has none
-}
+var errNotHashed = &refusal{text: "the session ended before the digest was complete"}
 
-func (c *client) toDigest(view string) (ftpserver.FileTransfer, error) {
-	c.look(c.conn.Command(), view)
-	file, err := c.openFile(view)
-	return &digest{File: file, digests: c.server.digests, conn: c.conn, account: c.account.Name}, err
-}
-
-// Read waits for a turn. It fails when the client no longer waits for the digest.
-func (d *digest) Read(p []byte) (int, error) {
-	if time.Since(d.since) > d.digests.turn {
-		d.digests.end(d)
-		if !d.digests.begin(d) {
-			return 0, control.ErrHungUp
-		}
+// ComputeHash implements ftpserver.ClientDriverExtensionHasher: HASH, XCRC, XMD5 and the like.
+func (c *client) ComputeHash(view string, algorithm ftpserver.HASHAlgo, from, to int64) (sum string, err error) {
+	cmd := c.conn.Command()
+	defer func() { err = c.reply(cmd, view, control.Reply{}, err) }()
+	c.look(cmd, view)
+	_, file, err := c.openFile(view)
+	if err != nil {
+		return "", err
 	}
-	if d.conn.Gone() {
-		return 0, control.ErrHungUp
+	defer file.Close()
+	_, err = file.Seek(from, io.SeekStart)
+	h, content := newHash(algorithm), io.LimitReader(file, to-from)
+	for err == nil {
+		err = c.hashForATurn(h, content)
 	}
-	return d.File.Read(p)
+	if !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Close closes the file, and then ends the turn: the next digest begins when this one has ended.
-func (d *digest) Close() error {
-	defer d.digests.end(d)
-	return d.File.Close()
-}
-
-// begin waits until the digest has its turn. It reports false if the client has gone.
-func (ds *digests) begin(d *digest) bool {
-	d.ready = make(chan struct{})
-	ds.mu.Lock()
-	ds.waiting = append(ds.waiting, d)
-	ds.offerLocked()
-	ds.mu.Unlock()
-	look := time.NewTicker(time.Second)
+// hashForATurn waits for a turn and hashes the next part of the content. It returns io.EOF after the last part, and an error if the
+// client has gone.
+func (c *client) hashForATurn(h hash.Hash, content io.Reader) error {
+	d, look := c.server.digests, time.NewTicker(time.Second)
 	defer look.Stop()
-	for {
+	for taken := false; !taken; {
 		select {
-		case <-d.ready:
-			d.since = time.Now()
-			return true
+		case d.turns <- struct{}{}:
+			taken = true
 		case <-look.C:
-			if d.conn.Gone() {
-				ds.withdraw(d)
-				return false
+			if c.conn.Gone() {
+				return errNotHashed
 			}
 		}
 	}
-}
-
-// withdraw takes a digest out of the queue, or ends the turn that it has got meanwhile.
-func (ds *digests) withdraw(d *digest) {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	if i := slices.Index(ds.waiting, d); i >= 0 {
-		ds.waiting = slices.Delete(ds.waiting, i, i+1)
-		return
-	}
-	ds.endLocked(d)
-}
-
-// end ends the turn of a digest, if it has one.
-func (ds *digests) end(d *digest) {
-	if d.since.IsZero() {
-		return
-	}
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	ds.endLocked(d)
-}
-
-func (ds *digests) endLocked(d *digest) {
-	d.since = time.Time{}
-	delete(ds.accounts, d.account)
-	ds.offerLocked()
-}
-
-// offerLocked gives turns to the first that wait.
-func (ds *digests) offerLocked() {
-	ds.waiting = slices.DeleteFunc(ds.waiting, func(d *digest) bool {
-		if len(ds.accounts) >= ds.max || ds.accounts[d.account] {
-			return false
+	defer func() { <-d.turns }()
+	for began := time.Now(); ; {
+		_, err := io.CopyN(h, content, 1<<20)
+		switch {
+		case err != nil:
+			return err
+		case c.conn.Gone():
+			return errNotHashed
+		case time.Since(began) >= d.turn:
+			return nil
 		}
-		ds.accounts[d.account] = true
-		close(d.ready)
-		return true
-	})
+	}
+}
+
+// newHash returns the hash of an algorithm of the library.
+func newHash(algorithm ftpserver.HASHAlgo) hash.Hash {
+	switch algorithm {
+	case ftpserver.HASHAlgoCRC32:
+		return crc32.NewIEEE()
+	case ftpserver.HASHAlgoMD5:
+		return md5.New()
+	case ftpserver.HASHAlgoSHA1:
+		return sha1.New()
+	case ftpserver.HASHAlgoSHA512:
+		return sha512.New()
+	}
+	return sha256.New()
 }

@@ -6,13 +6,14 @@
 // (ftpserver.ClientDriver, afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
 //
-// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table, and no other command takes, moves, ages or
-// removes a lock. An upload is published whole, by one rename, while its client is still connected, or not at all. Only a session
-// that speaks for an exclusive hold changes a file that the lock protects, in one step with that check.
+// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table. Apart from automatic
+// locks, no other command acquires, moves, ages or removes a lock. An upload is published whole, by one rename, or not at all. It is not
+// published if its client has hung up, unless the client sent QUIT before the 150. Only a session
+// that acts for an exclusive hold changes a file that the lock protects, in one step with that check.
 // Replies contain paths as the client sees them, never the server's. The locks of a session are released only when
 // its transfers are over.
 //
-// Caveats: if a client is killed, its data connection ends first, and its control connection more than Settings.HangUp later, then
+// Caveats: if the control connection of a killed client ends more than Settings.HangUp after its data connection,
 // a partial upload is published. Renaming a directory can give a directory in it the name of a lock; like
 // every such directory that MKD did not make, it belongs to the host then.
 //
@@ -31,6 +32,7 @@ import (
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
+	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -50,7 +52,7 @@ type Options struct {
 	SessionReuse    bool        // data connections resume the TLS session of their control connection
 	Log             *slog.Logger
 	Settings        Settings
-	Events          *event.Bus // gets the events of sessions; nil: none
+	Events          *event.Bus // gets the events of sessions
 }
 
 // Settings can be changed by [Server.SetSettings] while sessions go on.
@@ -65,8 +67,8 @@ type Settings struct {
 	DataTimeout time.Duration
 	// DataMinRate is the lowest rate of a download in bytes per second, over a minute. 0: any.
 	DataMinRate int
-	// HangUp is the time that an upload waits, after the end of its data connection, for the end of the control connection: only a
-	// killed client ends that too. 0: it does not wait.
+	// HangUp is how long an upload waits, after the end of its data connection, for the end of the control connection, which means that
+	// the client was killed. 0: it does not wait.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
 	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of
@@ -79,36 +81,45 @@ type Settings struct {
 	PublicAddress func() netip.Addr
 }
 
-// Server is the part of ftplockd that ftpserverlib drives.
+// Server is the MainDriver of ftpserverlib.
 type Server struct {
-	tree         Tree
-	table        *lock.Table
-	clock        lock.Clock
-	directories  bool
-	hosts        func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
-	tls          *tls.Config
-	sessionReuse bool
-	log          *slog.Logger
-	ports        *control.Ports
-	conns        *control.Server // nil before Control
-	settings     atomic.Pointer[Settings]
-	events       *event.Bus
-	transfers    transfers
-	rateOver     time.Duration // the period of DataMinRate
-	catchUp      time.Duration // bounds the wait of an upload for the reader of commands, which takes microseconds on an idle machine
-	maxLooks     int           // bounds the names that a pattern in a listing is compared with
-	longestGlob  time.Duration // bounds the time for a pattern of SITE LOCKS
-	listings     atomic.Int64  // the bytes that listings hold beyond listingFree
-	listingsMax  int64         // bounds them
-	guessing     *guessing.Limiter
-	digests      *digests
-	context      context.Context // of what sessions do; ends with Close
-	cancel       context.CancelFunc
+	tree            Tree
+	nothing         afero.Fs // contains nothing, and refuses every change with fs.ErrPermission
+	table           *lock.Table
+	clock           lock.Clock
+	directories     bool
+	hostDirectories func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
+	tls             *tls.Config
+	sessionReuse    bool
+	log             *slog.Logger
+	ports           *control.Ports
+	conns           *control.Server // nil before Control
+	settings        atomic.Pointer[Settings]
+	events          *event.Bus
+	transfers       sync.Map // from each *transfer with an open data connection to its *progress
+	watching        sync.WaitGroup
+	rateOver        time.Duration // the period of DataMinRate
+	catchUp         time.Duration // bounds the wait of an upload for the reader of commands, which takes microseconds on an idle machine
+	bounds          bounds
+	guessing        *guessing.Limiter
+	digests         digests
+	context         context.Context // of the commands; Close ends it
+	cancel          context.CancelFunc
 
 	// layout keeps directories from being renamed while a protected file in them is changed. Changes of protected files hold it shared, from
 	// the resolving of their names to the end of the change on disk. A rename of a directory with protected files holds it
-	// exclusively, see lockLayout. Reads do not need it. Its holders never wait for the table.
+	// exclusively, see lockLayout. Reads do not need it. Its holders may call the table, but the table never waits for them.
 	layout sync.RWMutex
+}
+
+// bounds limit the work of one command. Tests set smaller ones.
+type bounds struct {
+	locks   int           // in SITE LOCKS and in the status file
+	ordered int           // names in a listing with -t, -S or -r
+	piece   int           // names of a directory that are held at a time, unless the client wants them in another order
+	below   int           // entries below a directory that a rename checks
+	glob    time.Duration // for the matching of a glob of SITE LOCKS. The worst globs take 30 ms for a name
+	changes time.Duration // for which the rename of a directory waits for changes of protected files that are under way
 }
 
 // longestWait bounds the wait for a data connection.
@@ -121,24 +132,24 @@ func New(o Options) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		tree: o.Tree, table: o.Table, clock: o.Clock, directories: o.Directories, hosts: o.HostDirectories, log: o.Log,
-		tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
-		maxLooks: 250_000, listingsMax: listingsMax, longestGlob: longestGlob, rateOver: time.Minute, catchUp: 20 * time.Millisecond, guessing: guessing.New(ctx, o.Log, guessing.FirstDelay), digests: newDigests(),
+		tree: o.Tree, nothing: afero.NewReadOnlyFs(afero.NewMemMapFs()), table: o.Table, clock: o.Clock, directories: o.Directories,
+		hostDirectories: o.HostDirectories, log: o.Log, tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
+		bounds:   bounds{locks: 10_000, ordered: 10_000, piece: 2_000, below: 4_000, glob: 2 * time.Second, changes: 2 * time.Second},
+		rateOver: time.Minute, catchUp: 20 * time.Millisecond,
+		guessing: guessing.New(ctx, o.Log, guessing.FirstDelay), digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{
 		Range:   func() (first, last uint16) { return s.settings.Load().FirstPort, s.settings.Load().LastPort },
 		Timeout: s.connectWithin,
 	})
-	if s.hosts == nil || !s.directories {
-		s.hosts = func(context.Context, lock.Name, int) ([]*lock.HostError, error) { return nil, nil }
-	}
 	s.SetSettings(o.Settings)
+	s.watching.Go(s.watch)
 	return s
 }
 
-// SetSettings replaces the settings, for each session from its next command on. Accounts that are logged in keep their
-// rights. The wait for active data connections stays as it was at the start.
+// SetSettings replaces the settings, for each session from its next command on. Sessions that are logged in keep the rights of their
+// accounts. The wait for active data connections stays as it was at the start.
 func (s *Server) SetSettings(settings Settings) { s.settings.Store(&settings) }
 
 // connectWithin returns the longest wait for a data connection: DataTimeout, and at most longestWait.
@@ -180,10 +191,9 @@ var (
 	_ ftpserver.MainDriver                         = (*library)(nil)
 	_ ftpserver.MainDriverExtensionPassiveWrapper  = (*library)(nil)
 	_ ftpserver.MainDriverExtensionPostAuthMessage = (*library)(nil)
-	_ ftpserver.MainDriverExtensionQuitMessage     = (*library)(nil)
 )
 
-// GetSettings implements ftpserver.MainDriver. Control checks where data connections come from and go to.
+// GetSettings implements ftpserver.MainDriver. Control checks the addresses of data connections.
 func (l *library) GetSettings() (*ftpserver.Settings, error) {
 	return &ftpserver.Settings{
 		Listener:                 l.listener,
@@ -207,12 +217,9 @@ func (s *Server) ClientConnected(ftpserver.ClientContext) (string, error) {
 // ClientDisconnected implements ftpserver.MainDriver. Control has called Ended before.
 func (s *Server) ClientDisconnected(ftpserver.ClientContext) {}
 
-// QuitMessage implements ftpserver.MainDriverExtensionQuitMessage.
-func (s *Server) QuitMessage() string { return "goodbye" }
-
 var errNoTLS = errors.New("TLS is not configured")
 
-// GetTLSConfig implements ftpserver.MainDriver. The library calls it for data connections. It does no handshake: transfers replace its
+// GetTLSConfig implements ftpserver.MainDriver. The library calls it for data connections, and does no handshake: transfers replace its
 // tls.Conn by their own.
 func (s *Server) GetTLSConfig() (*tls.Config, error) {
 	if s.tls == nil {
@@ -240,7 +247,10 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 }
 
 // Close ends the goroutines of the server. Call it when the listeners are closed and no control connection is left.
-func (s *Server) Close() { s.cancel() }
+func (s *Server) Close() {
+	s.cancel()
+	s.watching.Wait()
+}
 
 // Sweep removes the files of ended locks that were moved aside before LeftoverMaxAge.
 func (s *Server) Sweep(context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// A client closes without reading its 257: the grant is undone. A grant whose 257 was read stands.
+// If a client closes without reading its 257, the grant is undone. A grant whose 257 was read stays.
 func TestAGrantThatTheClientDidNotReceiveIsUndone(t *testing.T) {
 	inBothModes(t, `
 		- mkdir /dir
@@ -36,7 +36,7 @@ func TestAGrantThatTheClientDidNotReceiveIsUndone(t *testing.T) {
 		a => 221 *
 		- alone
 		- held /dir/quit_lock
-		# one that somebody else has by now
+		# another client has acquired the lock meanwhile
 		a MKD /locks/a ...
 		- granted /locks/a
 		- pass 7m
@@ -44,15 +44,15 @@ func TestAGrantThatTheClientDidNotReceiveIsUndone(t *testing.T) {
 		- leave a
 		- alone
 		- held /locks/a
-		# a directory
+		# an ordinary directory stays
 		a MKD /new => 257 *
 		- reset a
 		- alone
 		a CWD /new => 250 *`)
 }
 
-// The next holder of a lock never meets the bytes of the last one.
-func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
+// No transfer of a session changes a file under the next holder of its lock.
+func TestALockIsReleasedOnlyAfterTheTransfersOfItsSession(t *testing.T) {
 	h := &hanging{asked: make(chan struct{}, 10), answer: make(chan struct{})}
 	s := start(t, func(o *setup) {
 		o.wrap = func(tree *files.Tree) Tree { h.Tree = tree; return h }
@@ -76,13 +76,13 @@ func TestALockOutlivesTheTransfersOfItsSession(t *testing.T) {
 	}
 }
 
-func TestHowLongASessionMayBeIdle(t *testing.T) {
+func TestASessionDoesNotTimeOutBeforeItsLockEnds(t *testing.T) {
 	c := start(t).as("phoneacc")
 	session := c.session()
 	for _, tt := range []struct {
 		command string
 		want    time.Duration
-	}{{"NOOP", 0}, {"MKD /ever/a", askAgain}, {"RMD /ever/a", 0}, {"SITE LOCK AGE 30", 0}, {"MKD /locks/a", 31 * time.Second}, {"RMD /locks/a", 0}} {
+	}{{"NOOP", 0}, {"MKD /ever/a", idleStep}, {"RMD /ever/a", 0}, {"SITE LOCK AGE 30", 0}, {"MKD /locks/a", 31 * time.Second}, {"RMD /locks/a", 0}} {
 		c.ask(tt.command)
 		if got := session.IdleFor(); got != tt.want {
 			t.Errorf("after %s: %v, want %v", tt.command, got, tt.want)
@@ -90,7 +90,7 @@ func TestHowLongASessionMayBeIdle(t *testing.T) {
 	}
 }
 
-// A command under way and a transfer that moves are signs of life, for max_idle.
+// Commands, and transfers that move bytes, are signs of life for max_idle.
 func TestSignsOfLife(t *testing.T) {
 	s := start(t, func(o *setup) {
 		o.rules = []lock.Rule{{Match: "/idle/**", MaxIdle: time.Minute}}
@@ -102,7 +102,7 @@ func TestSignsOfLife(t *testing.T) {
 		c.want("NOOP", "200 *")
 	}
 	if !s.held("/idle/a") {
-		t.Fatal("a lock ended although its holder was alive")
+		t.Fatal("a lock ended although its holder showed signs of life")
 	}
 	nc := c.data()
 	c.want("STOR /f", "150 *")
@@ -119,23 +119,23 @@ func TestSignsOfLife(t *testing.T) {
 	nc.Close()
 	c.transcript("S: 226 *")
 	if !s.held("/idle/a") {
-		t.Fatal("a lock ended although its holder's transfer moved")
+		t.Fatal("a lock ended although the transfer of its holder moved bytes")
 	}
 	nc = c.data()
 	c.want("STOR /f", "150 *")
-	c.want("STAT", "211-*") // control is done with STOR, which is a sign itself
+	c.want("STAT", "211-*") // STOR itself, which is a sign of life, is over
 	s.clock.Advance(61 * time.Second)
-	time.Sleep(2 * signOfLife) // an upload that stands still would be looked at
+	time.Sleep(2 * watchEvery) // the watch checks the upload meanwhile
 	s.pass(0)
 	if s.held("/idle/a") {
-		t.Error("nothing came for longer than max_idle, and the lock is held")
+		t.Error("no byte came for longer than max_idle, and the lock is held")
 	}
 	nc.Close()
 	c.transcript("S: 226 *")
 	c.want("RMD /idle/a", "550 /idle/a: taken away 0s ago: no sign of life for 1m0s")
 }
 
-func TestSettingsOfAReload(t *testing.T) {
+func TestAReloadChangesTheSettingsOfOpenSessions(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
 	settings := *s.driver.settings.Load()
@@ -143,7 +143,7 @@ func TestSettingsOfAReload(t *testing.T) {
 	s.driver.SetSettings(settings)
 	c.want("PORT 127,0,0,1,200,1", "502 *")
 	c.want("MDTM /.locks.json", "550 *")
-	c.want("MKD /locks/a", "257 *") // who is logged in keeps what it had
+	c.want("MKD /locks/a", "257 *") // a session keeps the rights of its account
 	d := s.dial()
 	d.want("USER phoneacc", "331 *")
 	d.want("PASS "+password, "530 *")

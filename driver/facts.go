@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -16,10 +17,10 @@ const factNames = "type;token;account;address;since;held;expires;left;longest;ag
 // factTime is a time-val of RFC 3659 section 2.3.
 const factTime = "20060102150405.000"
 
-// facts are the beginning of a line in the form of RFC 3659 section 7.2: fact=value pairs, each with a semicolon. A path follows them.
+// facts is the beginning of a line in the form of RFC 3659 section 7.2: fact=value pairs, each with a semicolon. A path follows them.
 type facts struct{ strings.Builder }
 
-// escapes has what would end a value.
+// escapes replaces the characters that would end a value.
 var escapes = strings.NewReplacer("%", "%25", ";", "%3B", " ", "%20", "\r", "%0D", "\n", "%0A")
 
 func (f *facts) add(name, value string) {
@@ -27,11 +28,7 @@ func (f *facts) add(name, value string) {
 }
 
 func (f *facts) yesNo(name string, value bool) {
-	if value {
-		f.add(name, "yes")
-	} else {
-		f.add(name, "no")
-	}
+	f.add(name, map[bool]string{true: "yes", false: "no"}[value])
 }
 
 func (f *facts) seconds(name string, d time.Duration) {
@@ -40,25 +37,25 @@ func (f *facts) seconds(name string, d time.Duration) {
 
 // factLines returns a line of facts for each hold of a lock, or one line for a lock that is not held.
 func factLines(view string, v lock.View, now lock.Instant) (lines []string) {
+	line := func(f *facts) {
+		f.add("waiting", strconv.Itoa(v.Waiting))
+		f.add("mkd", nextMkd(v.Next))
+		lines = append(lines, " "+f.String()+" "+view)
+	}
 	for _, h := range v.Seen {
-		lines = append(lines, factLine(view, v, func(f *facts) { f.hold(h, now) }))
+		f := new(facts)
+		f.hold(h, now)
+		line(f)
 	}
 	if len(v.Seen) == 0 {
-		lines = append(lines, factLine(view, v, func(f *facts) { f.add("type", "busy") }))
+		f := new(facts)
+		f.add("type", "busy")
+		line(f)
 	}
 	return lines
 }
 
-func factLine(view string, v lock.View, first func(*facts)) string {
-	f := new(facts)
-	f.WriteByte(' ')
-	first(f)
-	f.add("waiting", strconv.Itoa(v.Waiting))
-	f.add("mkd", nextMkd(v.Next))
-	return f.String() + " " + view
-}
-
-// nextMkd returns what MKD of the lock would come to.
+// nextMkd returns the result of MKD, if err is the error that it would return.
 func nextMkd(err error) string {
 	switch {
 	case err == nil:
@@ -94,39 +91,35 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	}
 	f.yesNo("shared", h.Shared)
 	f.yesNo("automatic", h.Automatic)
+	mine := "no"
 	switch {
 	case h.Own:
-		f.add("mine", "session")
-	case h.Job:
-		f.add("mine", "job")
-	default:
-		f.add("mine", "no")
+		mine = "session"
+	case h.SameNonce:
+		mine = "job"
 	}
+	f.add("mine", mine)
 	if h.Adopted != 0 {
 		f.add("adopted", strconv.FormatUint(uint64(h.Adopted), 10))
 	}
 }
 
-// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. A lock that MKD would get now is not held: 550.
+// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. If MKD would acquire the lock now, the reply is 550.
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		v, err := c.locks.View(n)
-		held := len(v.Holds) > 0
-		if verr := c.table().Valid(); verr != nil { // a client acts on this reply
-			err = verr
-		}
-		if err == nil && !held && v.Next == nil {
-			v.Next = c.ofHost(n)
-		}
-		switch {
-		case err != nil:
-		case !held && v.Next == nil:
-			err = lock.ErrNotHeld
-		case !held && nextMkd(v.Next) == "refused":
-			err = v.Next
-		}
-		if err != nil {
+		if err = cmp.Or(c.table().Valid(), err); err != nil { // a client acts on this reply
 			return control.Reply{}, err
+		}
+		held := len(v.Holds) > 0
+		if !held {
+			_, host := c.isLock(n)
+			switch v.Next = cmp.Or(v.Next, host); nextMkd(v.Next) {
+			case "granted":
+				return control.Reply{}, lock.ErrNotHeld
+			case "refused":
+				return control.Reply{}, v.Next
+			}
 		}
 		lines := lockLines(v.Status)
 		if !held {
@@ -135,24 +128,4 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		}
 		return control.Reply{Code: 211, Text: "Lock " + view, Lines: append(lines, factLines(view, v, c.server.clock.Now())...)}, nil
 	})
-}
-
-// ofHost returns a *HostError if a program on the host made a directory of the name, which keeps clients from the lock while it is empty.
-func (c *client) ofHost(n lock.Name) error {
-	if !c.server.directories {
-		return nil
-	}
-	info, err := c.server.tree.Lstat(string(n))
-	if err != nil || !info.IsDir() {
-		return nil
-	}
-	dir, err := c.server.tree.Open(string(n))
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	if names, _ := dir.Readdirnames(1); len(names) > 0 {
-		return nil
-	}
-	return &lock.HostError{Name: n, Since: info.ModTime()}
 }

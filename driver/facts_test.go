@@ -7,24 +7,25 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The fact mkd says what MKD of the session would come to now: a program need not read the text of a 550.
-func TestFactsSayWhatMkdWouldComeTo(t *testing.T) {
+// The fact mkd is the result of MKD by the session now, so a program need not read the text of a 550.
+func TestFactsContainTheResultOfMkd(t *testing.T) {
 	inBothModes(t, `
 		few MKD /one_lock => 257 *
 		few SITE LOCK INFO /two_lock => 550 /two_lock: this account holds 1 locks, as many as it may
+		few MKD /two_lock => 550 /two_lock: this account holds 1 locks, as many as it may
 		a MKD /pool/1 => 257 *
 		b MKD /pool/2 => 550 *
-		b SITE LOCK INFO /pool/2 => 211-Lock /pool/2\n not held: there may be 1 such locks*\n type=busy;waiting=0;mkd=later; /pool/2\n211 End
+		b SITE LOCK INFO /pool/2 => 211-Lock /pool/2\n not held: the limit of 1 locks is reached*\n type=busy;waiting=0;mkd=later; /pool/2\n211 End
 		a RMD /pool/1 => 250 *
 		b SITE LOCK INFO /pool/2 => 550 /pool/2: not held
 		b SITE LOCK INFO /none => 550 /none: no rule makes that name a lock
 		a MKD /a_lock => 257 *
 		b SITE LOCK INFO /a_lock => 211-*;mine=no;waiting=0;mkd=later; /a_lock\n211 End
-		# a lock that was taken away is kept back
+		# lock_delay
 		boss SITE LOCK BREAK /a_lock => 550 *
 		boss MKD /late/x => 257 *
 		- pass 2m
-		boss SITE LOCK INFO /late/x => 211-*\n not held: kept back for *\n type=busy;waiting=0;mkd=later; /late/x\n211 End`, func(o *setup) {
+		boss SITE LOCK INFO /late/x => 211-*\n not held: cannot be acquired for *\n type=busy;waiting=0;mkd=later; /late/x\n211 End`, func(o *setup) {
 		o.rules = []lock.Rule{
 			{Match: "/**/*_lock", MaxAge: time.Hour},
 			{Match: "/pool/*", MaxAge: time.Hour, Contention: &lock.Contention{Limit: 1}},
@@ -33,7 +34,7 @@ func TestFactsSayWhatMkdWouldComeTo(t *testing.T) {
 	})
 }
 
-// What the connection leaves is a fact as well: the idle limit, and the grace that the client or the rule chose.
+// The facts contain the idle limit, and the grace of the client or of the rule.
 func TestFactsHaveTheLimitsOfALock(t *testing.T) {
 	plays(t, `
 		a SITE LOCK DISCONNECT RELEASE 15 => 200 *
@@ -48,20 +49,4 @@ func TestFactsHaveTheLimitsOfALock(t *testing.T) {
 	if f.add("account", "a;b c%"); f.String() != "account=a%3Bb%20c%25;" {
 		t.Errorf("escaped: %s", f)
 	}
-}
-
-func TestFactsMarkAutomaticLocks(t *testing.T) {
-	plays(t, `
-		a STOR /www/x <<< 1 => 226 *
-		a SITE LOCK INFO /www/.deploy-lock => 211-*\n type=lock;*;automatic=yes;*; /www/.deploy-lock\n211 End`, automatic)
-}
-
-// A program on the server's machine holds a lock by a directory: MKD is refused, and may be granted later.
-func TestFactsOfALockThatAProgramOnTheHostHolds(t *testing.T) {
-	plays(t, `
-		- mkdir /locks/x
-		a MKD /locks/x => 550 /locks/x: held by host since *
-		a SITE LOCK INFO /locks/x => 211-Lock /locks/x\n not held: held by host since *\n type=busy;waiting=0;mkd=later; /locks/x\n211 End
-		- write /locks/x/f x
-		a SITE LOCK INFO /locks/x => 550 /locks/x: not held`, func(o *setup) { o.directories = true })
 }

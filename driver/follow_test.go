@@ -15,7 +15,7 @@ func (s *server) follow() *server {
 	return f
 }
 
-// The first server stands still between its last check and the rename, for as long as another one needs to take over.
+// The first server stops between its last check and the rename, until another one has taken over.
 func TestAnUploadThatAnotherServerHasSweptIsNotPublished(t *testing.T) {
 	for _, path := range []string{"/phone.tsv", "/x_lock/f", "/plain"} {
 		s := start(t, protected, plainLocks, func(o *setup) { o.epoch = 1 })
@@ -30,13 +30,13 @@ func TestAnUploadThatAnotherServerHasSweptIsNotPublished(t *testing.T) {
 		d.Write([]byte("late"))
 		var next *server
 		takeOver := sync.OnceFunc(func() { next = s.follow() })
-		if path == "/plain" { // it is published without a check
+		if path == "/plain" { // no lock protects it, so no check precedes the rename
 			takeOver()
 		} else {
 			s.asked.Store(&takeOver)
 		}
 		d.Close()
-		a.check("STOR "+path, a.reply(), "451 "+path+": what was sent is gone: another server has taken over, or somebody removed it; try again")
+		a.check("STOR "+path, a.reply(), "451 "+path+": the server lost the upload: another server took over, or a program removed it; try again")
 		b := next.job("boss")
 		if got := b.fetch("RETR " + path); got != "old" {
 			t.Errorf("%s holds %q", path, got)

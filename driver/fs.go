@@ -1,9 +1,9 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The library executes a command by calling one of the methods in this file. The method executes the command and words the
-// reply. Names are paths as the account sees them, absolute and cleaned. Errors have an answer in reply.go.
+// For each command the library calls one of the methods in this file, which does the work and sets the reply. Paths are absolute, cleaned,
+// and as the account sees them. reply.go has the reply to each error. The library calls no other method of afero.Fs. The others come from
+// Server.nothing, and fail: MkdirAll of the tree would succeed for a held lock, RemoveAll would remove directories with their content, and a
+// file from Open would have no timeout.
 var (
 	_ afero.Fs                                      = (*client)(nil)
 	_ ftpserver.ClientDriver                        = (*client)(nil)
@@ -27,129 +28,109 @@ var (
 	_ ftpserver.ClientDriverExtensionSite           = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAvailableSpace = (*client)(nil)
 	_ ftpserver.ClientDriverExtensionAllocate       = (*client)(nil)
+	_ ftpserver.ClientDriverExtensionHasher         = (*client)(nil)
 )
 
-// Name implements afero.Fs.
-func (c *client) Name() string { return "ftplockd" }
-
-// Mkdir implements afero.Fs: MKD acquires the lock of that name, or makes a directory if no rule matches. MKD of a
-// held lock waits if its rule or SITE WAIT is set so.
+// Mkdir implements afero.Fs: MKD acquires the lock of that name, or makes a directory if no rule matches the name. If the lock is held, MKD
+// waits for it if its rule or SITE WAIT sets a time.
 func (c *client) Mkdir(name string, _ os.FileMode) error {
 	cmd := c.conn.Command()
 	r, err := c.makeOrAcquire(cmd, name)
-	return c.say(cmd, name, r, err)
+	return c.reply(cmd, name, r, err)
 }
 
 // RemoveDir implements ftpserver.ClientDriverExtensionRemoveDir: RMD releases a lock, or removes an empty directory.
 func (c *client) RemoveDir(name string) error {
 	cmd := c.conn.Command()
-	r, err := c.removeOrRelease(name)
-	return c.say(cmd, name, r, err)
+	r, err := c.removeOrRelease(cmd, name)
+	return c.reply(cmd, name, r, err)
 }
 
-// Remove implements afero.Fs: DELE removes a file, and nothing else.
+// Remove implements afero.Fs: DELE removes a file, and never a directory or a lock.
 func (c *client) Remove(name string) error {
-	return c.say(c.conn.Command(), name, done(250, name, "removed"), c.worked(c.removeFile(name)))
+	return c.reply(c.conn.Command(), name, done(250, name, "removed"), c.noteChange(c.removeFile(name)))
 }
 
-// Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step; nothing replaces a directory or takes the
+// Rename implements afero.Fs: RNFR and RNTO. A file replaces a file in one step. Nothing replaces a directory, and no directory gets the
 // name of a lock.
 func (c *client) Rename(from, to string) error {
 	renaming := c.renaming
 	c.renaming = ""
-	if cmd := c.conn.Command(); cmd.Is("RNTO") && from != renaming { // the library goes on with it after a failure (handle_files.go:380)
-		cmd.Say(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
+	if cmd := c.conn.Command(); cmd.Is("RNTO") && from != renaming { // the library keeps the name of a failed RNFR (handle_files.go:380)
+		cmd.Reply(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
 		return errNoRnfr
 	}
-	return c.say(c.conn.Command(), to, done(250, to, "is the new name"), c.worked(c.rename(from, to)))
+	source, info, err := c.mayMoveFrom(from)
+	if err != nil {
+		return c.reply(c.conn.Command(), from, control.Reply{}, err)
+	}
+	return c.reply(c.conn.Command(), to, done(250, to, "is the new name"), c.noteChange(c.rename(source, info, to)))
 }
 
 // Chtimes implements afero.Fs: MFMT, and MDTM with a time before the path. If a file has the whole parameter as its name, such as
-// "20260101000000 report.csv", MDTM returns its time. A lock keeps its times.
+// "20260101000000 report.csv", MDTM returns its time. The times of a lock do not change.
 func (c *client) Chtimes(name string, atime, mtime time.Time) error {
-	if cmd := c.conn.Command(); cmd.Is("MDTM") {
+	cmd := c.conn.Command()
+	if cmd.Is("MDTM") {
 		if info, err := c.stat(c.abs(cmd.Param)); err == nil {
-			return c.say(cmd, "", modifiedAt(info), nil)
+			return c.reply(cmd, "", modifiedAt(info), nil)
 		}
 	}
-	err := c.change(name, func(n lock.Name) error {
+	err := c.setAttributes(name, func(n lock.Name) error {
 		err := c.server.tree.Chtimes(string(n), atime, mtime)
 		if info, serr := c.server.tree.Lstat(string(n)); serr == nil {
-			mtime = info.ModTime() // ext4 stores the years 1901 to 2446, a time.Time in nanoseconds those up to 2262
+			mtime = info.ModTime() // a file system has its own range of times
 		}
 		return err
 	})
 	r := control.Reply{Code: 213, Text: "Modify=" + mtime.UTC().Format(timeValue) + "; " + name}
-	return c.say(c.conn.Command(), name, r, c.worked(err))
+	return c.reply(cmd, name, r, c.noteChange(err))
 }
 
-// worked records a change of a file as a sign of life for the locks of the job. MKD and RMD are none: programs that remove old locks
-// send them, too.
-func (c *client) worked(err error) error {
+// noteChange records a change of a file, if err is nil, as a sign of life for the locks of the job, and returns err. MKD and RMD are no signs of
+// life: programs that remove old locks send them, too.
+func (c *client) noteChange(err error) error {
 	if err == nil {
 		c.locks.Wrote()
 	}
 	return err
 }
 
-// Chmod implements afero.Fs: SITE CHMOD, for accounts that may. Only permission bits are set.
-func (c *client) Chmod(name string, mode os.FileMode) error {
-	err := error(errChmod)
-	switch {
-	case mode&^fs.ModePerm != 0:
-		err = errModeBits
-	case c.account.Chmod:
-		err = c.change(name, func(n lock.Name) error {
-			if err := c.stays(n); err != nil {
-				return err
-			}
-			return c.server.tree.Chmod(string(n), mode)
-		})
-	}
-	return c.say(c.conn.Command(), name, done(200, name, fmt.Sprintf("has mode %o", mode)), c.worked(err))
-}
-
 // Stat implements afero.Fs: CWD, RNFR, SIZE, MDTM, MLST, STAT. The library also calls it before HASH and AVBL. The result depends on
 // the command.
 func (c *client) Stat(name string) (os.FileInfo, error) {
 	cmd := c.conn.Command()
-	if !path.IsAbs(name) { // HASH passes the argument unchanged (handle_files.go:628)
+	if !path.IsAbs(name) { // HASH passes its argument unchanged (handle_files.go:628)
 		name = path.Join(c.context.Path(), name)
 	}
 	info, r, err := c.statFor(cmd, path.Clean(name))
-	return info, c.say(cmd, name, r, err)
+	return info, c.reply(cmd, name, r, err)
 }
 
 // GetHandle implements ftpserver.ClientDriverExtentionFileTransfer: STOR, APPE and STOU if flags allow writing, else RETR
-// and the listings, which control has turned into RETR. offset is that of REST. The library also calls it for HASH.
+// and the listings, which control turns into RETR. offset is that of REST.
 func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
 	cmd := c.conn.Command()
-	if cmd.Verb != "" && !cmd.Transfers() {
-		handle, err := c.toDigest(name)
-		return handle, c.say(cmd, name, control.Reply{}, err)
-	}
+	t := c.newTransfer(cmd, name) // also forgets ALLO
 	if r := c.conn.DataConnection(); r.Code != 0 {
-		cmd.Say(r)
+		cmd.Reply(r)
 		return nil, errNoData
 	}
-	t := c.newTransfer(cmd, name)
 	opened := false
 	defer func() { // after a panic, too
 		if !opened {
 			t.discard()
 		}
 	}()
-	err := error(files.ErrOffset) // the library takes REST -1
-	switch {
-	case offset < 0:
-	case flags&os.O_WRONLY != 0:
-		t.works = c.locks.Wrote
+	var err error
+	if flags&os.O_WRONLY != 0 {
+		t.signOfLife = c.locks.Wrote
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
-	default:
+	} else {
 		err = t.openDownload(offset)
 	}
-	if err != nil {
-		return nil, c.say(cmd, t.path(), control.Reply{}, err)
+	if err = cmp.Or(cmd.Cause(), err); err != nil {
+		return nil, c.reply(cmd, t.view, control.Reply{}, err)
 	}
 	opened = true
 	cmd.Opened() // until Close
@@ -165,7 +146,14 @@ var (
 func (c *client) GetAvailableSpace(dir string) (int64, error) {
 	space, err := c.space(dir)
 	available := int64(min(space, math.MaxInt64))
-	return available, c.say(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
+	return available, c.reply(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
+}
+
+// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. The next upload in binary type must have that many
+// bytes, or more.
+func (c *client) AllocateSpace(size int) error {
+	c.announced = int64(size)
+	return c.reply(c.conn.Command(), "", control.Reply{Code: 200, Text: "announced"}, nil)
 }
 
 // space returns the free bytes of the file system of a directory or a lock.
@@ -180,36 +168,4 @@ func (c *client) space(view string) (uint64, error) {
 		space, err = c.server.tree.Space(string(n))
 	}
 	return space, err
-}
-
-// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. The next upload in binary type must have at least so many
-// bytes.
-func (c *client) AllocateSpace(size int) error {
-	cmd := c.conn.Command()
-	if space, err := c.space(c.context.Path()); err == nil && space < uint64(size) {
-		return c.say(cmd, "", control.Reply{}, errNoSpace)
-	}
-	c.announced = int64(size)
-	return c.say(cmd, "", control.Reply{Code: 200, Text: "announced"}, nil)
-}
-
-// MkdirAll is refused: it would return success for a lock that is held.
-func (c *client) MkdirAll(string, os.FileMode) error { return fs.ErrPermission }
-
-// RemoveAll is refused: no command removes directories with their content.
-func (c *client) RemoveAll(string) error { return fs.ErrPermission }
-
-// Chown is refused: files belong to the server's user.
-func (c *client) Chown(string, int, int) error { return fs.ErrPermission }
-
-// Create is refused, and so are Open and OpenFile: transfers use GetHandle, whose handles have timeouts and can be
-// aborted.
-func (c *client) Create(string) (afero.File, error) { return nil, fs.ErrPermission }
-
-// Open is refused, see Create.
-func (c *client) Open(string) (afero.File, error) { return nil, fs.ErrPermission }
-
-// OpenFile is refused, see Create.
-func (c *client) OpenFile(string, int, os.FileMode) (afero.File, error) {
-	return nil, fs.ErrPermission
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-func TestWrongPasswordsThroughTheProtocol(t *testing.T) {
+func TestAnAddressIsRefusedAfterTenWrongPasswords(t *testing.T) {
 	s := start(t, func(s *setup) { s.control.Limits.LoginTimeout = time.Second })
 	s.as("phoneacc").want("NOOP", "200 *")
-	// A login that waits because of others' failures is over in time, too.
+	// A login that waits for its turn ends in time.
 	checks, checked := make(chan struct{}), make(chan struct{})
 	go s.driver.guessing.Try(t.Context(), "nobody", netip.MustParsePrefix("127.0.0.1/32"), func() bool { return false }, func() error {
 		close(checks)
@@ -24,10 +24,15 @@ func TestWrongPasswordsThroughTheProtocol(t *testing.T) {
 	c.want("USER other", "331 *")
 	c.want("PASS "+password, "421 the login took too long")
 	c.ended()
-	close(checked)
 	s.control.SetLimits(control.Limits{})
+	c = s.dial() // a script that is piped into nc
+	c.want("USER other", "331 *")
+	c.send("PASS " + password + "\r\n")
+	c.tcp.CloseWrite()
+	close(checked)
+	c.transcript("S: 421 your side of the connection is closed: *")
 	for i := range 10 {
-		if i%2 == 0 { // before the connection is ended for it
+		if i%2 == 0 { // a connection ends after five failures
 			c = s.dial()
 		}
 		c.want("USER nobody", "331 *")

@@ -6,7 +6,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// hint returns what the 257 of a directory adds if its name looks like that of a lock; sent is the name before links were resolved. The log has
+// hint returns the end of the 257 of a directory whose name looks like a lock's name; sent is the name before links were resolved. The log has
 // the reason, too. Like all text behind the path it contains no quote, see granted.
 func (c *client) hint(n, sent lock.Name) string {
 	reason := c.whyNoLock(n, sent)
@@ -17,7 +17,7 @@ func (c *client) hint(n, sent lock.Name) string {
 	return " as a directory, not a lock: " + reason
 }
 
-// whyNoLock returns why a name that looks like that of a lock is none; "" for other names.
+// whyNoLock returns the reason why a name that looks like a lock's name is none; "" for other names.
 func (c *client) whyNoLock(n, sent lock.Name) string {
 	lower, trimmed := lock.Name(strings.ToLower(string(n))), lock.Name(strings.TrimRight(string(n), " "))
 	replaced := lock.Rule{}

@@ -7,53 +7,45 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestADirectoryWhoseNameLooksLikeALockIsMadeWithAHint(t *testing.T) {
-	const noRule, otherCase = " as a directory, not a lock: no rule makes this name a lock", " as a directory, not a lock: lock names are matched in their own case"
-	var log logged
-	s := start(t, func(s *setup) { s.log = log.logger() })
-	s.play(t, `
-		a MKD /phone.lock => 257 "/phone.lock" created`+noRule+`
-		a MKD /PHONE_LOCK => 257 "/PHONE_LOCK" created`+otherCase+`
-		a MKD /Phone.Lock => 257 "/Phone.Lock" created`+noRule+`
-		a MKD /Locks => 257 "/Locks" created
-		a MKD /Locks/a => 257 "/Locks/a" created`+otherCase+`
-		a MKD /block => 257 "/block" created
-		a MKD /phone_lock => 257 "/phone_lock" locked, *
-		# no hint of what was not made
-		a MKD /phone.lock => 550 /phone.lock: is there already
-		a RMD /phone.lock => 250 *
-		a MKD /phone.lock => 257 *`+noRule+`
-		- quit a`)
-	s.halt()
-	if n := strings.Count(log.String(), "looks like a lock's"); n != 5 {
-		t.Errorf("%d lines, want one for each directory:\n%s", n, log.String())
+// MKD of a name that looks like a lock's, but is none, gives the reason in its 257 and in the log.
+func TestMkdExplainsWhyANameIsNoLock(t *testing.T) {
+	replaced, err := lock.NewRules([]lock.Rule{{Match: "/lost/**"}, {Match: "**/*.lck"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestALockOfTheWholeTreeIsNoneInAHome(t *testing.T) {
-	plays(t, `
+	var log logged
+	s := start(t, func(s *setup) { s.log, s.settings.ReplacedRules = log.logger(), replaced })
+	s.play(t, strings.ReplaceAll(`
 		- mkdir /home/bob/locks
-		bob MKD /locks/a => 257 "/locks/a" created as a directory, not a lock: this account has a home, and no rule matches the name there
-		bob MKD /a_lock => 257 "/a_lock" locked, *
-		a MKD /locks/a => 257 "/locks/a" locked, *`)
-}
-
-func TestALockWhoseNameEndsInBlanksIsNone(t *testing.T) {
-	c := start(t).as("phoneacc")
-	c.want("MKD /host_lock  ", `257 "/host_lock  " created as a directory, not a lock: the name ends in blanks`)
-}
-
-func TestALockWhereALinkLeadsElsewhereIsNone(t *testing.T) {
-	inBothModes(t, `
 		- mkdir /real
 		- link /fast real
 		- link /ever/fast ../real
-		a MKD /ever/fast/x => 257 "/ever/fast/x" created as a directory, not a lock: a symbolic link leads elsewhere, and no rule matches the name there
+		a MKD /phone.lock => 257 "/phone.lock" NOLOCK no rule makes this name a lock
+		a MKD /Phone.Lock => 257 "/Phone.Lock" NOLOCK no rule makes this name a lock
+		a MKD /PHONE_LOCK => 257 "/PHONE_LOCK" NOLOCK lock names are matched in their own case
+		a MKD /Locks => 257 "/Locks" created
+		a MKD /Locks/a => 257 "/Locks/a" NOLOCK lock names are matched in their own case
+		bob MKD /locks/a => 257 "/locks/a" NOLOCK this account has a home, and no rule matches the name there
+		a MKD /ever/fast/x => 257 "/ever/fast/x" NOLOCK a symbolic link leads elsewhere, and no rule matches the name there
+		a MKD /lost => 257 "/lost" created
+		a MKD /lost/a => 257 "/lost/a" NOLOCK the configuration replaces the default rule /lost/**
+		a MKD /x.lck => 257 "/x.lck" NOLOCK the configuration replaces the default rule **/*.lck
+		# no hint
+		a MKD /block => 257 "/block" created
 		a MKD /fast/y => 257 "/fast/y" created
-		a MKD /fast/a_lock => 257 "/fast/a_lock" locked, *`)
+		a MKD /phone.lock => 550 /phone.lock: is there already
+		a MKD /phone_lock => 257 "/phone_lock" locked, *
+		a MKD /fast/a_lock => 257 "/fast/a_lock" locked, *
+		bob MKD /a_lock => 257 "/a_lock" locked, *
+		a MKD /locks/a => 257 "/locks/a" locked, *`, "NOLOCK", "created as a directory, not a lock:"))
+	s.as("phoneacc").want("MKD /host_lock  ", `257 "/host_lock  " created as a directory, not a lock: the name ends in blanks`)
+	s.halt()
+	if n := strings.Count(log.String(), "looks like a lock's"); n != 9 {
+		t.Errorf("%d lines in the log, want one for each directory:\n%s", n, log.String())
+	}
 }
 
-func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
+func TestTheDebugLogHasCommandsAndRepliesWithoutSecrets(t *testing.T) {
 	var log logged
 	s := start(t, func(s *setup) { s.log = log.logger() })
 	c := s.dial()
@@ -95,18 +87,4 @@ func TestDebugShowsCommandsWithTheirRepliesAndNoSecrets(t *testing.T) {
 			t.Errorf("%s is in the log", never)
 		}
 	}
-}
-
-func TestADirectoryThatADefaultRuleWouldMakeALockNamesTheRule(t *testing.T) {
-	replaced, err := lock.NewRules([]lock.Rule{{Match: "/lost/**"}, {Match: "**/*.lock"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, func(s *setup) { s.settings.ReplacedRules = replaced })
-	const names = " created as a directory, not a lock: the configuration replaces the default rule "
-	s.play(t, `
-		a MKD /lost => 257 "/lost" created
-		a MKD /lost/a => 257 "/lost/a"`+names+`/lost/**
-		a MKD /x.lock => 257 "/x.lock"`+names+`**/*.lock
-		a MKD /a_lock => 257 "/a_lock" locked, *`)
 }

@@ -3,15 +3,17 @@ package driver
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
-	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// format is how a listing is written.
+// format is the form of the lines of a listing.
 type format uint8
 
 const (
@@ -20,35 +22,31 @@ const (
 	formatFacts               // MLSD
 )
 
-// listing is what LIST, NLST, MLSD and STAT show. It reads names and makes lines as the client reads them, and holds few at a time.
+// listing is the content of LIST, NLST, MLSD and STAT: one entry, or those names in a directory that match a pattern. It reads the
+// names and writes the lines while the client reads them.
 type listing struct {
 	client  *client
 	view    string
 	format  format
 	options listOptions
-	sources []source
-	looks   int // how many names patterns have looked at: in a tree with links they could go in circles
-	bytes   int // about how much memory sources take, see hold
-}
-
-// source is one name, or a directory whose names are shown.
-type source struct {
-	entry          // of a directory only shown, which precedes its names
-	in      string // the directory; "": one name
-	pattern string // which names of the directory are shown; "": all
+	names   *names // of the directory; nil: only one is listed
+	shown   string // precedes each name in the listing
+	pattern string
+	one     entry
 }
 
 // entry is one line of a listing.
 type entry struct {
 	shown string // the name for the client, perhaps with a directory before it
 	info  fs.FileInfo
-	name  lock.Name // of what info describes, for MLSD and MLST
 }
 
-// listing finds what a command shows: a path or, except for MLSD, a pattern. A path that does not exist is an error; a
-// pattern that fits no name is an empty listing.
+var errNoDirectory = &refusal{code: 501, text: "is not a directory"} // RFC 3659 section 7.2.1
+
+// listing opens the path that a command lists. Except for MLSD, its last element may be a pattern. If the path or the
+// directory of the pattern does not exist, that is an error; a pattern that matches nothing is an empty listing.
 func (c *client) listing(f format, param string) (*listing, error) {
-	l := &listing{client: c, format: f, options: "a"}
+	l := &listing{client: c, format: f, options: "a", pattern: "*"}
 	if f != formatFacts {
 		l.options, param = c.parseListArgument(f, param)
 	}
@@ -57,31 +55,64 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	}
 	l.view = c.abs(param)
 	c.look(c.conn.Command(), l.view)
-	err := l.find(param)
-	if err == nil && l.options.has("tS") {
-		err = l.sort()
-	}
-	if err != nil {
-		l.Close()
+	info, err := c.stat(l.view)
+	dir, last := path.Split(param)
+	switch {
+	case isNotThere(err) && f != formatFacts && isPattern(last):
+		l.shown, l.pattern = dir, last
+		c.look(c.conn.Command(), c.abs(dir))
+		err = l.list(c.abs(dir))
+	case err != nil:
+	case f == formatFacts && !info.IsDir():
+		err = errNoDirectory
+	case l.options.has("d") || !info.IsDir():
+		l.one = entry{cmp.Or(param, "."), info}
+	default:
+		if l.format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: a client can send each name with RETR
+			l.shown = strings.TrimSuffix(param, "/") + "/"
+		}
+		err = l.list(l.view)
 	}
 	return l, err
 }
 
-// listOptions are the letters that a client gave behind LIST or NLST, as for ls: -a and -A show names that begin with a dot, -d shows
-// the directory itself, -l makes NLST a LIST, as in vsftpd, -F adds a slash to directories, -t, -S and -r sort. RFC 959 has no
-// options, and clients send others, too: those have no effect.
+// list opens the directory whose names the listing shows.
+func (l *listing) list(dir string) (err error) {
+	l.names, err = l.client.openNames(dir)
+	if err == nil && l.options.has(ordering) {
+		l.names.pieceSize = l.client.server.bounds.ordered
+	}
+	return err
+}
+
+// isPattern reports whether the last element of a path is a pattern: *, ? and [...], no braces. A longer one matches no name.
+func isPattern(last string) bool {
+	_, err := path.Match(last, "")
+	return strings.ContainsAny(last, "*?[") && len(last) <= 255 && err == nil
+}
+
+// listOptions are the letters that a client sent after LIST or NLST, as for ls: -a and -A list names that begin with a dot, -d lists
+// the directory itself, -l makes NLST a LIST, as in vsftpd, and -F adds a slash to directories. -t, -S and -r order by time, by size and
+// in reverse. RFC 959 has no options, and clients send others, too: they have no effect.
 type listOptions string
+
+// ordering has the options that need all names of a directory at a time.
+const ordering = "tSr"
+
+var errManyToOrder = &refusal{text: "has too many names for -t, -S and -r: list it without them"}
 
 func (o listOptions) has(letters string) bool { return strings.ContainsAny(string(o), letters) }
 
 // parseListArgument splits the argument of LIST or NLST into options and path. "--" ends the options, so that a name
-// may begin with a dash. An argument of NLST that is the name of a file is no option: "mdelete -al" sends NLST, and then DELE for each
+// may begin with a dash. If the argument of NLST is the name of a file, it is no option: "mdelete -al" sends NLST, and then DELE for each
 // listed name. Clients send LIST -al to see the whole directory.
 func (c *client) parseListArgument(f format, param string) (o listOptions, rest string) {
 	rest = strings.TrimLeft(param, " ")
 	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
-		if _, err := c.stat(c.abs(rest)); err == nil && f == formatNames {
-			break
+		if f == formatNames {
+			if _, err := c.stat(c.abs(rest)); err == nil {
+				break
+			}
 		}
 		word, after, _ := strings.Cut(rest, " ")
 		rest = strings.TrimLeft(after, " ")
@@ -93,179 +124,98 @@ func (c *client) parseListArgument(f format, param string) (o listOptions, rest 
 	return o, rest
 }
 
-const (
-	// listingFree is how many bytes each listing may hold, and listingsMax how many all of them may hold together beyond that,
-	// until their clients have read them.
-	listingFree = 64 << 10
-	listingsMax = 64 << 20
-	// entryBytes is about what an entry takes beside its name, and directoryBytes what a directory takes that a pattern fits.
-	entryBytes, directoryBytes = 512, 128
-	// heldMax is how many names a listing may hold: directories that a pattern fits, and names sorted by time or size.
-	heldMax = 10_000
-)
-
-var (
-	errManyListings  = &refusal{code: 450, text: "too many long listings are being read: try again, or list without options and pattern"}
-	errTooManyToSort = &refusal{text: "too many names to sort by time or size"}
-	errNoDirectory   = &refusal{code: 501, text: "is not a directory"} // RFC 3659 section 7.2.1
-)
-
-// hold counts bytes that are held until Close.
-func (l *listing) hold(n int) error {
-	before := max(l.bytes-listingFree, 0)
-	l.bytes += n
-	more := max(l.bytes-listingFree, 0) - before
-	if l.client.server.listings.Add(int64(more)) > l.client.server.listingsMax && more > 0 {
-		return errManyListings
-	}
-	return nil
-}
-
-// Close implements content. A second call does nothing.
+// Close implements content.
 func (l *listing) Close() error {
-	l.client.server.listings.Add(-int64(max(l.bytes-listingFree, 0)))
-	l.bytes = 0
-	return nil
-}
-
-// find sets the sources.
-func (l *listing) find(param string) error {
-	info, err := l.client.stat(l.view)
-	switch {
-	case err != nil && l.format != formatFacts && isNotThere(err) && hasGlob(param):
-		return l.glob(param)
-	case err != nil:
-		return err
-	case l.format == formatFacts && !info.IsDir():
-		return errNoDirectory
-	case l.options.has("d") || !info.IsDir():
-		l.sources = []source{{entry: entry{shown: cmp.Or(param, "."), info: info}}}
+	if l.names == nil {
 		return nil
 	}
-	in := source{in: l.view}
-	if l.format == formatNames && param != "." { // RFC 1123 section 4.1.2.7: a client can give each name to RETR
-		in.shown = param
-	}
-	l.sources = []source{in}
-	names, err := l.client.openNames(l.view) // a refusal comes before the data connection is used
-	if err == nil {
-		names.Close()
-	}
-	return err
-}
-
-// sort replaces the sources by all entries, in the order of the options.
-func (l *listing) sort() error {
-	var all []source
-	if err := l.each(true, func(e entry) error {
-		if len(all) == heldMax {
-			return errTooManyToSort
-		}
-		all = append(all, source{entry: e})
-		return l.hold(len(e.shown) + entryBytes)
-	}); err != nil {
-		return err
-	}
-	byTime, reverse := l.options.has("t"), l.options.has("r")
-	slices.SortStableFunc(all, func(a, b source) int {
-		if reverse {
-			a, b = b, a
-		}
-		if byTime {
-			return b.info.ModTime().Compare(a.info.ModTime())
-		}
-		return cmp.Compare(b.info.Size(), a.info.Size())
-	})
-	l.sources = all
-	return nil
-}
-
-// each calls f with each entry, until an error. Entries of a directory have an info only if described is true.
-func (l *listing) each(described bool, f func(entry) error) error {
-	for _, s := range l.sources {
-		if s.in == "" {
-			if err := f(s.entry); err != nil {
-				return err
-			}
-			continue
-		}
-		err := l.eachIn(s.in, s.pattern, func(names *names, name string) (err error) {
-			e := entry{shown: joinShown(s.shown, name)}
-			if described {
-				if e.info, e.name, err = names.describe(name); e.info == nil {
-					return err
-				}
-			}
-			return f(e)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachIn calls f with each name in a directory that the pattern fits. With a pattern, a directory that the client cannot
-// read has no names.
-func (l *listing) eachIn(view, pattern string, f func(names *names, name string) error) error {
-	if pattern != "" {
-		if err := l.look(1); err != nil {
-			return err
-		}
-	}
-	names, err := l.client.openNames(view)
-	if err != nil && pattern != "" {
-		return l.client.unforeseen(err)
-	}
-	if err != nil {
-		return err
-	}
-	defer names.Close()
-	for {
-		piece, err := names.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil && pattern != "" {
-			err = l.look(len(piece))
-		}
-		if err != nil {
-			return err
-		}
-		if l.options.has("r") {
-			slices.Reverse(piece)
-		}
-		for _, name := range piece {
-			if !l.fits(pattern, name) {
-				continue
-			}
-			if err := f(names, name); err != nil {
-				return err
-			}
-		}
-	}
+	return l.names.Close()
 }
 
 // lines calls f with each line, without its end, until an error.
 func (l *listing) lines(f func(line string) error) error {
-	now := l.client.server.clock.Now().Wall
-	classify := l.options.has("F")
-	return l.each(classify || l.format != formatNames, func(e entry) error {
-		line := e.shown
-		switch l.format {
-		case formatLong:
-			line = formatLine(e, now)
-		case formatFacts:
-			line = l.client.formatFacts(e)
+	if l.names == nil {
+		return f(l.line(l.one))
+	}
+	for {
+		piece, err := l.names.next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		if classify && e.info.IsDir() {
-			line += "/"
+		if err != nil {
+			return err
 		}
-		return f(line)
-	})
+		if l.options.has(ordering) && len(piece) >= l.client.server.bounds.ordered {
+			return errManyToOrder
+		}
+		entries, err := l.entries(piece)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := f(l.line(e)); err != nil {
+				return err
+			}
+		}
+	}
 }
 
-// WriteTo writes the lines, with their ends.
+// entries returns the listed names of a piece, described if the lines or the order need that, in the order of the options.
+func (l *listing) entries(piece []string) (all []entry, err error) {
+	described := l.format != formatNames || l.options.has("FtS")
+	for _, name := range piece {
+		if !l.matches(name) {
+			continue
+		}
+		e := entry{shown: l.shown + name}
+		if described {
+			if e.info, err = l.names.describe(name); err != nil {
+				return nil, err
+			}
+			if e.info == nil {
+				continue
+			}
+		}
+		all = append(all, e)
+	}
+	switch {
+	case l.options.has("t"):
+		slices.SortStableFunc(all, func(a, b entry) int { return b.info.ModTime().Compare(a.info.ModTime()) })
+	case l.options.has("S"):
+		slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(b.info.Size(), a.info.Size()) })
+	}
+	if l.options.has("r") {
+		slices.Reverse(all)
+	}
+	return all, nil
+}
+
+// matches reports whether a name in the directory is listed. A name that contains a line end is not: it would look like two names.
+func (l *listing) matches(name string) bool {
+	hidden := strings.HasPrefix(name, ".") && !strings.HasPrefix(l.pattern, ".") && !l.options.has("aA")
+	if hidden || strings.ContainsAny(name, "\r\n") {
+		return false
+	}
+	matched, _ := path.Match(l.pattern, name)
+	return matched
+}
+
+// line formats one entry. The info of an entry may be nil in a listing of names only.
+func (l *listing) line(e entry) string {
+	line := e.shown
+	switch l.format {
+	case formatLong:
+		line = formatLine(e, l.client.server.clock.Now().Wall)
+	case formatFacts:
+		line = l.client.formatFacts(e)
+	}
+	if l.options.has("F") && e.info.IsDir() {
+		line += "/"
+	}
+	return line
+}
+
+// WriteTo implements io.WriterTo: it writes all lines with their ends.
 func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 	b := bufio.NewWriterSize(w, 16<<10)
 	err = l.lines(func(line string) error {
@@ -274,4 +224,24 @@ func (l *listing) WriteTo(w io.Writer) (n int64, err error) {
 		return err
 	})
 	return n, cmp.Or(err, b.Flush())
+}
+
+// statListing is STAT of a path, as LIST would list it (RFC 959 section 4.1.3).
+func (c *client) statListing(param string) (control.Reply, error) {
+	l, err := c.listing(formatLong, param)
+	if err != nil {
+		return control.Reply{}, err
+	}
+	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Rows: func(line func(string) error) (string, error) {
+		defer l.Close()
+		var sending error
+		err := l.lines(func(text string) error {
+			sending = line(" " + text)
+			return sending
+		})
+		if err == nil || sending != nil {
+			return "End of status", sending
+		}
+		return "This status is not complete: " + c.replyFor("", err).Text, nil
+	}}, nil
 }

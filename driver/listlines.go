@@ -12,18 +12,19 @@ import (
 // sixMonths is the age at which ls shows the year in place of the time of day.
 const sixMonths = 183 * 24 * time.Hour
 
-// formatLine writes one line as `ls -l` does; times are in UTC, as MDTM's are (RFC 3659 section 2.3).
+// formatLine formats an entry as `ls -l` does. Times are in UTC, as in MDTM (RFC 3659 section 2.3).
 func formatLine(e entry, now time.Time) string {
 	modified := e.info.ModTime().UTC()
 	stamp := modified.Format("Jan _2 15:04")
 	if age := now.Sub(modified); age > sixMonths || age < -time.Hour {
 		stamp = modified.Format("Jan _2  2006")
 	}
-	owner := strings.ReplaceAll(cmp.Or(ownerOf(e.info), "ftp"), " ", "_") // clients split at spaces
+	of, _ := e.info.(virtual)
+	owner := strings.ReplaceAll(cmp.Or(of.owner, "ftp"), " ", "_") // clients split lines at spaces
 	return fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s", modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
 }
 
-// fileTypes have the first letter in the lines of ls, which differs from Go's for links and devices. The first that fits counts.
+// fileTypes have the first letter in the lines of ls, which differs from Go's for links and devices. The first match counts.
 var fileTypes = []struct {
 	bit    fs.FileMode
 	letter byte
@@ -43,13 +44,14 @@ func modeString(m fs.FileMode) string {
 	return string(s)
 }
 
-// details are what the served tree reports of a file besides.
+// details is the type that FileInfo.Sys of a file in the served tree returns.
 type details interface {
 	Identity() (inode uint64, birth int64)
 	Device() uint64
 	Links() uint64
 }
 
+// links returns the number of hard links. Without a count from the file system it is that of an empty directory or of a file.
 func links(info fs.FileInfo) uint64 {
 	if of, ok := info.Sys().(details); ok {
 		return of.Links()
@@ -63,12 +65,11 @@ func links(info fs.FileInfo) uint64 {
 // timeValue is the form of times in MDTM, MFMT and MLSx (RFC 3659 section 2.3).
 const timeValue = "20060102150405"
 
-// formatFacts writes one entry of MLSD or MLST (RFC 3659 section 7.5), with the facts that the client wants.
+// formatFacts formats an entry of MLSD or MLST (RFC 3659 section 7.5), with the facts that the client selected.
 func (c *client) formatFacts(e entry) string {
-	want := c.conn.Facts()
 	var b strings.Builder
 	add := func(name, value string) {
-		if slices.Contains(want, name) && value != "" {
+		if slices.Contains(c.conn.Facts(), name) {
 			b.WriteString(name + "=" + value + ";")
 		}
 	}
@@ -77,9 +78,6 @@ func (c *client) formatFacts(e entry) string {
 		add("size", fmt.Sprint(e.info.Size()))
 	}
 	add("modify", e.info.ModTime().UTC().Format(timeValue))
-	if slices.Contains(want, "perm") {
-		add("perm", c.permFact(e.name, e.info))
-	}
 	if of, ok := e.info.Sys().(details); ok {
 		if inode, _ := of.Identity(); inode != 0 {
 			add("unique", fmt.Sprintf("%xg%x", of.Device(), inode))

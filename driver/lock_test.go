@@ -6,7 +6,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
+func TestMkdAcquiresALockAndRmdReleasesIt(t *testing.T) {
 	inBothModes(t, `
 		# RFC 959 page 63: the path in quotes comes first
 		a MKD /locks/phone => 257 "/locks/phone" locked, token #, expires in 6m0s
@@ -32,7 +32,7 @@ func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
 		b CWD /locks/"q" => 250 /locks/"q" is the current directory
 		b PWD => 257 "/locks/""q""" is the current directory
 		b RMD /locks/"q" => 250 *
-		# how a lock was lost
+		# lost locks
 		a MKD /locks/old => 257 *
 		- pass 6m
 		- pass 12s
@@ -43,12 +43,12 @@ func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
 		boss MKD /locks/broken => 257 *
 		a RMD /locks/broken => 550 /locks/broken: taken away 0s ago: broken by boss@127.0.0.1
 		a RMD /locks/broken => 550 /locks/broken: not yours: held by boss@127.0.0.1 for 0s
-		# members
+		# groups
 		a MKD /locks/group => 257 *
 		b MKD /locks/group/member => 257 "/locks/group/member" locked, token #, expires in 6m0s
-		b MKD /locks/nobody/member => 550 /locks/nobody/member: no such directory to make it in
+		b MKD /locks/nobody/member => 550 /locks/nobody/member: the directory above it does not exist
 		- free /locks/nobody/member
-		b MKD /no/such/dir/a_lock => 550 /no/such/dir/a_lock: no such directory to make it in
+		b MKD /no/such/dir/a_lock => 550 /no/such/dir/a_lock: the directory above it does not exist
 		- free /no/such/dir/a_lock
 		a RMD /locks/group => 550 /locks/group: there are locks below it
 		a RMD /locks/group/member => 550 /locks/group/member: not yours: *
@@ -56,7 +56,7 @@ func TestMkdTakesALockAndRmdGivesItBack(t *testing.T) {
 		a RMD /locks/group => 250 *`)
 }
 
-// A lock that a reload leaves without a rule is a lock until it ends: nobody gets a 257 for its name meanwhile.
+// A held lock that has no rule after a reload stays a lock until it ends: MKD of its name is refused.
 func TestTheNameOfAHeldLockWithoutARuleIsNoDirectory(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *server) {
 		a, b := s.as("phoneacc"), s.as("other")
@@ -74,7 +74,7 @@ func TestTheNameOfAHeldLockWithoutARuleIsNoDirectory(t *testing.T) {
 	})
 }
 
-// Of a lock nothing but MKD and RMD changes anything: not its existence, its name, its age or its mode.
+// No command but MKD and RMD changes the existence, the name, the age or the mode of a lock.
 func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 	inBothModes(t, `
 		- write /dir/file x
@@ -84,18 +84,18 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		boss MKD /dir/b_lock => 257 *
 		boss MDTM /locks/a => 213 20260101000000
 		- late 30s
-		boss DELE /locks/a => 550 /locks/a: is a lock: MKD takes it, RMD gives it back, nothing else changes it
+		boss DELE /locks/a => 550 /locks/a: is a lock: only MKD acquires it and RMD releases it
 		boss RNFR /locks/a => 550 /locks/a: is a lock: *
 		boss RNTO /locks/b => 503 *
 		boss MFMT 20200101000000 /locks/a => 550 /locks/a: is a lock: *
 		boss SITE CHMOD 700 /locks/a => 550 /locks/a: is a lock: *
-		boss SITE MKDIR /locks/a => 502 *
-		boss SITE RMDIR /locks/a => 502 *
-		boss SITE UTIME 20200101000000 /locks/a => 502 *
-		boss SITE SYMLINK /dir /locks/c => 502 *
+		boss SITE MKDIR /locks/a => 500 *
+		boss SITE RMDIR /locks/a => 500 *
+		boss SITE UTIME 20200101000000 /locks/a => 500 *
+		boss SITE SYMLINK /dir /locks/c => 500 *
 		boss STOR /locks/a <<< x => 550 *: is a lock: *
 		boss APPE /locks/a <<< x => 550 *: is a lock: *
-		# nor by a link to it
+		# by a link to it
 		boss MFMT 20200101000000 /link => 550 /link: is a lock: *
 		boss SITE CHMOD 700 /link => 550 /link: is a lock: *
 		boss RMD /link => 550 /link: is not a directory
@@ -104,34 +104,38 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		boss RNFR /dir => 550 /dir: there are held locks below it
 		boss RMD /dir => 550 /dir: there are held locks below it
 		boss DELE /dir => 550 /dir: is a directory
-		# it is no lock itself
+		# the directory is no lock itself
 		boss MFMT 20200101000000 /dir => 213 *
 		boss SITE CHMOD 755 /dir => 200 *
-		# nothing takes the name of a held lock, and no directory that of a free one
+		# no file gets the name of a held lock, and no directory that of a free one
 		boss RNFR /dir/file => 350 *
 		boss RNTO /locks/a => 550 /locks/a: is a lock: *
 		boss RNFR /empty => 350 *
 		boss RNTO /locks/c => 550 /locks/c: is the name of a lock: only MKD makes it
-		# nor does it change what the lock is that somebody puts something into it
+		# files in it do not change the lock
 		boss RNFR /dir/file => 350 *
 		boss RNTO /locks/a/file => 250 /locks/a/file is the new name
 		boss RNFR /locks/a/file => 350 *
 		boss RNTO /dir/file => 250 /dir/file is the new name
-		# what locks are made in stays
-		boss RMD /gone => 550 /gone: locks are made below it: it stays
-		boss RNFR /gone => 550 /gone: locks are made below it: it stays
+		# the fixed directories of rules stay
+		boss RMD /gone => 550 /gone: a lock rule needs this directory: it stays
+		boss RNFR /gone => 550 /gone: a lock rule needs this directory: it stays
 		boss RMD / => 550 /: is the root of the tree
 		boss RNFR / => 550 /: is the root of the tree
 		boss SITE CHMOD 0 / => 550 /: is the root of the tree
-		boss SITE CHMOD 0 /gone => 550 /gone: locks are made below it: it stays
+		boss SITE CHMOD 0 /gone => 550 /gone: a lock rule needs this directory: it stays
 		boss MDTM /locks/a => 213 20260101000000
 		- held /locks/a
 		boss RMD /dir/b_lock => 250 *
-		# a lock that is taken after RNFR is not moved
+		# a lock that is acquired after RNFR is not moved
 		boss RNFR /dir => 350 *
 		boss MKD /dir/x_lock => 257 *
-		boss RNTO /moved => 550 /moved: there are held locks below it
+		boss RNTO /moved => 550 /dir: there are held locks below it
 		boss RMD /dir/x_lock => 250 *
+		boss RNFR /dir => 350 *
+		- rename dir elsewhere
+		boss RNTO /moved => 550 /dir: no such file or directory
+		- rename elsewhere dir
 		boss RNFR /dir => 350 *
 		boss RNTO /renamed => 250 /renamed is the new name
 		boss RNFR /renamed => 350 *
@@ -144,14 +148,14 @@ func TestALockShowsWhenItWasAcquired(t *testing.T) {
 		- late 2m
 		a MDTM /locks/a => 213 20260101000000
 		a LIST /locks => 226 * >>> drwxr-xr-x    * phoneacc ftp *# Jan  1 00:00 a\r\n
-		a MLSD /locks => 226 * >>> type=dir;modify=20260101000000;perm=*; a\r\n
+		a MLSD /locks => 226 * >>> type=dir;modify=20260101000000;unix.mode=0755; a\r\n
 		a MLST /locks/a => 250-facts about it\n type=dir;modify=20260101000000;*; /locks/a\n250 End
 		a STAT /locks => 213-Status of /locks:\n drwxr-xr-x * phoneacc ftp *# Jan  1 00:00 a\n213 End of status
 		a STAT -d /locks/a => 213-*\n drwxr-xr-x * phoneacc * Jan  1 00:00 /locks/a\n213 *`)
 }
 
-// `mkdir -p` changes into a directory to see whether it is there, and would take another's lock for its own.
-func TestCwdIntoALockIsForThoseWhoSpeakForIt(t *testing.T) {
+// `mkdir -p` changes into a directory to check that it exists, and would take another client's lock for its own.
+func TestOnlyTheJobOfALockMayChangeIntoIt(t *testing.T) {
 	inBothModes(t, `
 		- link /way locks
 		- link /straight locks/a
@@ -160,9 +164,9 @@ func TestCwdIntoALockIsForThoseWhoSpeakForIt(t *testing.T) {
 		a PWD => 257 "/locks/a" is the current directory
 		a CDUP => 250 /locks is the current directory
 		a MKD /open/o => 257 *
-		b CWD /locks/a => 550 /locks/a: held by phoneacc@127.0.0.1 for *
-		b XCWD /way/a => 550 /way/a: held by phoneacc@127.0.0.1 for *
-		b CWD /straight => 550 /straight: held by phoneacc@127.0.0.1 for *
+		b CWD /locks/a => 550 /locks/a: not yours: held by phoneacc@127.0.0.1 for *
+		b XCWD /way/a => 550 /way/a: not yours: held by phoneacc@127.0.0.1 for *
+		b CWD /straight => 550 /straight: not yours: held by phoneacc@127.0.0.1 for *
 		b CWD /locks/free => 550 *
 		b PWD => 257 "/" is the current directory
 		b CWD /open/o => 250 *
@@ -200,7 +204,7 @@ func TestOrdinaryFilesAndDirectories(t *testing.T) {
 		boss RMD /dir => 250 /dir removed`)
 }
 
-// Programs call files composer.lock: they can be written, moved and removed while nobody holds a lock of that name.
+// Some files have the names of locks, such as composer.lock. While no lock of that name is held, they are ordinary files.
 func TestAFileWithTheNameOfALock(t *testing.T) {
 	inBothModes(t, `
 		a STOR /old_lock <<< 1 => 226 *
@@ -219,9 +223,8 @@ func TestAFileWithTheNameOfALock(t *testing.T) {
 		a APPE /old_lock <<< x => 550 /old_lock: is a lock: *`)
 }
 
-// The file goes away and the lock is taken while the new content is on its way. By the end nobody may hold it: then the file may have
-// the name.
-func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
+// A lock of the file's name is acquired during the upload. If it is held at the end of the upload, the upload is refused.
+func TestAnUploadNeverReplacesALock(t *testing.T) {
 	inBothModes(t, `
 		- write /old_lock 1
 		a STOR /old_lock <<< 2 ...
@@ -238,7 +241,7 @@ func TestAnUploadNeverReplacesALockThatWasTakenMeanwhile(t *testing.T) {
 }
 
 // A program on the host makes a directory with the name of a held lock that has none.
-func TestALockWhoseNameIsTakenOnTheHostWhileItIsHeld(t *testing.T) {
+func TestADirectoryOfTheHostWithTheNameOfAHeldLock(t *testing.T) {
 	plays(t, `
 		a SITE LOCK AS job => 200 *
 		a2 SITE LOCK AS job => 200 *
@@ -251,17 +254,19 @@ func TestALockWhoseNameIsTakenOnTheHostWhileItIsHeld(t *testing.T) {
 		b MKD /locks/x => 550 /locks/x: is there already`, plainLocks)
 }
 
-// An empty directory that a program on the host has made is its lock, and one with something in it is nobody's.
-func TestWhatTheHostHasMadeWithTheNameOfALock(t *testing.T) {
+// An empty directory that a program on the host made is its lock. One that contains files is an ordinary directory.
+func TestDirectoriesOfTheHostWithTheNameOfALock(t *testing.T) {
 	plays(t, `
 		- mkdir /new_lock
 		- mkdir /old_lock/dir
 		- write /old_lock/file x
-		boss MKD /new_lock => 550 /new_lock: held by host *
+		boss MKD /new_lock => 550 /new_lock: held by host since *
+		boss SITE LOCK INFO /new_lock => 211-Lock /new_lock\n not held: held by host since *\n type=busy;waiting=0;mkd=later; /new_lock\n211 End
 		boss RNFR /new_lock => 550 /new_lock: is a lock: *
 		boss MFMT 20200101000000 /new_lock => 550 /new_lock: is a lock: *
 		boss CWD /new_lock => 550 /new_lock: held by host *
-		boss MKD /old_lock => 550 /old_lock: a directory that is not empty has that name, so it is no lock
+		boss MKD /old_lock => 550 /old_lock: a directory that is not empty has that name; it is not a lock
+		boss SITE LOCK INFO /old_lock => 550 /old_lock: not held
 		boss CWD /old_lock => 250 *
 		boss RNFR file => 350 *
 		boss RNTO dir/file => 250 *

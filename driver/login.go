@@ -7,7 +7,6 @@ import (
 	"path"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
-	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -21,18 +20,23 @@ const maxFailures = 5
 var errNoSession = errors.New("the connection has no session")
 
 // AuthUser implements ftpserver.MainDriver. It returns no error for a wrong password: after an error ftpserverlib v0.32.3 closes the
-// connection, and never closes it again (client_handler.go:160). The driver that it returns then is never used, since
-// control passes no commands to the library before LogIn.
+// connection, and never closes it again (client_handler.go:160). The library does not use the driver that it gets then, since
+// control passes no commands on before LogIn.
 func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ftpserver.ClientDriver, error) {
 	c, ok := clientOf(cc)
 	if !ok {
 		return nil, errNoSession
 	}
-	refused := afero.NewReadOnlyFs(afero.NewMemMapFs())
-	account, r := s.authenticate(c.conn, user, password)
-	if r.Code != 0 {
-		c.refuse(r)
-		return refused, nil
+	ctx := s.context
+	if by, limited := c.conn.LoginDeadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
+	account, err := s.checkPassword(ctx, user, password, c.conn.IP(), c.conn.Gone)
+	if err != nil {
+		c.refuseLogin(failedLogin(err))
+		return s.nothing, nil
 	}
 	account.Home = s.resolvedHome(account.Home)
 	c.context, c.account = cc, account
@@ -42,30 +46,21 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.locks.SetMaxLocks(account.MaxLocks)
 	c.locks.Begin() // its End comes at the end of PASS
 	c.id.Store(uint64(c.locks.ID()))
-	c.tell(event.Event{Kind: event.Login})
+	c.publish(event.Event{Kind: event.Login})
 	cc.SetPath(c.startDirectory())
 	c.conn.LogIn(account.Name)
 	return c, nil
 }
 
 // PostAuthMessage implements ftpserver.MainDriverExtensionPostAuthMessage with the text of the 230.
-func (s *Server) PostAuthMessage(cc ftpserver.ClientContext, user string, _ error) string {
-	return "logged in as " + user + "; MKD takes a lock, RMD gives it back"
+func (s *Server) PostAuthMessage(_ ftpserver.ClientContext, user string, _ error) string {
+	return "logged in as " + user + "; MKD acquires a lock, RMD releases it"
 }
 
-// authenticate returns the account, or the reply to a failed login after the delay for wrong passwords.
-func (s *Server) authenticate(conn *control.Conn, user, password string) (Account, control.Reply) {
-	ctx, from := s.context, conn.IP()
-	if by, limited := conn.LoginDeadline(); limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, by)
-		defer cancel()
-	}
-	account, err := s.checkPassword(ctx, user, password, from, conn.Gone)
-	if err != nil {
-		return Account{}, notLoggedIn(err)
-	}
-	return account, control.Reply{}
+// LogIn checks a password for the web page, with the same delays after wrong ones as in FTP. The error matches
+// ErrLogin if the password is wrong; any other error is a reason why no login is possible now.
+func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error) {
+	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })
 }
 
 // checkPassword returns the account, or the error of a failed login after the delay for wrong passwords.
@@ -75,7 +70,7 @@ func (s *Server) checkPassword(ctx context.Context, user, password string, from 
 			Name: user, Password: password, From: from, Gone: gone,
 		})
 		if errors.Is(err, ErrLogin) {
-			// Programs that block addresses read the log line of this event; docs/limits.md has the pattern.
+			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.
 			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		}
 		return err
@@ -83,8 +78,8 @@ func (s *Server) checkPassword(ctx context.Context, user, password string, from 
 	return account, err
 }
 
-// notLoggedIn returns the reply to a login that failed with err.
-func notLoggedIn(err error) control.Reply {
+// failedLogin returns the reply to a login that failed with err.
+func failedLogin(err error) control.Reply {
 	switch {
 	case errors.Is(err, guessing.ErrRefused):
 		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
@@ -93,17 +88,17 @@ func notLoggedIn(err error) control.Reply {
 	case errors.Is(err, ErrLogin):
 		return control.Reply{Code: 530, Text: "login incorrect"}
 	}
-	// guessing.ErrGone: a script that is piped into nc closes its side of the connection and reads on.
-	return control.Reply{Code: 421, Text: "your side of the connection is closed: the password was not looked at"}
+	// guessing.ErrGone: if a script is piped into nc, nc closes its side of the connection and reads on.
+	return control.Reply{Code: 421, Text: "your side of the connection is closed: the server did not check the password"}
 }
 
-// refuse replies to a failed login. After maxFailures the connection ends.
-func (c *client) refuse(r control.Reply) {
+// refuseLogin replies to a failed login. After maxFailures the connection ends.
+func (c *client) refuseLogin(r control.Reply) {
 	c.failures++
 	if c.failures >= maxFailures {
 		r = control.Reply{Code: 421, Text: "too many wrong passwords"}
 	}
-	c.conn.Command().Say(r)
+	c.conn.Command().Reply(r)
 }
 
 // resolvedHome returns a home with its links resolved, so that names of locks can be compared with it. A

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// makeOrAcquire is MKD. The lock table decides by the path as the client sent it: it claims the name, makes the lock's directory on the disk
-// (or checks that the name is free there), and grants the lock. The name of a lock contains no links, so only a path that is not
-// granted is resolved: it may lead to another lock, or to a name that is no lock's. A held lock stays refused without that.
+// makeOrAcquire is MKD. A path that is the name of a lock contains no links, so the lock table gets the path as the client sent it. Only if the
+// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
 	if n == "/" || c.isStatus(view) {
@@ -26,68 +26,41 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		switch {
 		case rerr != nil:
 			return control.Reply{}, rerr
-		case !c.isLockName(resolved) && !c.table().Held(resolved): // a reload may have left a held lock without a rule
-			return c.makeDirectory(resolved, view)
+		case !c.isLockName(resolved) && !c.table().Held(resolved): // after a reload, a held lock may have no rule
+			return c.makeDirectory(cmd, resolved, view)
 		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()):
 			n = resolved
 			h, adopted, err = c.acquire(cmd, n)
 		}
 	}
 	if err != nil {
-		c.tellRefused(n, err)
-		return control.Reply{}, c.shown(err)
+		refused, _ := c.explain(err)
+		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
+		return control.Reply{}, c.protectedRefusal(err)
 	}
-	c.undoIfLost(cmd, h)
+	if !h.Automatic { // the job has it without MKD, too
+		c.undoIfLost(cmd, h)
+	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
 }
 
-// undoIfLost releases the lock again if the client does not receive the 257.
-func (c *client) undoIfLost(cmd *control.Command, h lock.Hold) {
-	locks, log := c.locks, c.log // the session may have ended by then
-	cmd.Lost(func() {
-		err := locks.Undo(context.WithoutCancel(c.server.context), h.Name, h.Token)
-		if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
-			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(h.Name), "token", h.Token, "err", err)
-		}
-	})
-}
-
-// makeDirectory is MKD of a name that is no lock.
-func (c *client) makeDirectory(n lock.Name, view string) (control.Reply, error) {
-	if !c.account.Write {
-		return control.Reply{}, errReadOnly
-	}
-	if c.table().Rules().AutomaticRoot(n) { // programs send it first, then list, and compute their changes from the listing
-		c.look(c.conn.Command(), view)
-	}
-	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
-		return control.Reply{}, err
-	}
-	if err := c.openLocks(n); err != nil {
-		return control.Reply{}, err
-	}
-	if err := c.alter(n, "directory made", func(files.Check) error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
-		return control.Reply{}, err
-	}
-	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
-	return r, c.server.tree.Last(string(n)) // here, where no other session waits for it
-}
-
-// acquire acquires the lock of a name. It may wait for it.
+// acquire acquires the lock of a name, and waits for it if its rule or SITE WAIT is set so. The lock table claims the name, makes the lock's
+// directory on disk (or checks that the name is free there), logs the grant and waits for the sync of the log. adopted is the token
+// of the hold of the same job that the lock was adopted from; 0: there was none.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopted lock.Token, err error) {
 	if files.Hidden(string(n)) {
 		return h, 0, files.ErrReserved
 	}
 	h, adopted, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
-		h, err = c.await(cmd, waiting)
+		h, err = c.await(cmd.Wait, waiting)
 	}
 	return h, adopted, err
 }
 
-// await lets the command wait for its turn. The client withdraws it by hanging up or by another command.
-func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold, err error) {
-	withdrawn := cmd.Wait(func() (over bool) {
+// await waits for a lock by Command.Wait or WaitThrough.
+func (c *client) await(wait func(poll func() bool) error, waiting *lock.Waiting) (h lock.Hold, err error) {
+	withdrawn := wait(func() (over bool) {
 		h, over, err = waiting.Poll(c.server.context)
 		return over
 	})
@@ -98,7 +71,39 @@ func (c *client) await(cmd *control.Command, waiting *lock.Waiting) (h lock.Hold
 	return h, err
 }
 
-// remakeRoot makes the directory again in which a rule has its locks, after a program on the host removed it. It reports whether it did.
+// undoIfLost registers the release of the lock in case the client does not receive the 257.
+func (c *client) undoIfLost(cmd *control.Command, h lock.Hold) {
+	locks, log, name, token := c.locks, c.log, h.Name, h.Token // the session may have ended by then
+	cmd.Lost(func() {
+		err := locks.Undo(context.WithoutCancel(c.server.context), name, token)
+		if err != nil && !errors.Is(err, lock.ErrStale) && !errors.Is(err, lock.ErrNotHeld) {
+			log.Error("could not release a lock whose 257 the client did not receive", "lock", string(name), "token", token, "err", err)
+		}
+	})
+}
+
+// makeDirectory is MKD of a name that is not a lock's.
+func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (control.Reply, error) {
+	if !c.account.Write {
+		return control.Reply{}, errReadOnly
+	}
+	if c.table().Rules().AutomaticRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
+		c.look(cmd, view)
+	}
+	if _, err := c.mayChange(cmd, n); err != nil {
+		return control.Reply{}, err
+	}
+	if err := c.makeLockDirectories(n); err != nil {
+		return control.Reply{}, err
+	}
+	if err := c.changeAndRecord(n, "directory made", func(files.Check) error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
+		return control.Reply{}, err
+	}
+	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
+	return r, c.server.tree.MakeDurable(string(n)) // a sync, after the change, so that no other session has to wait for it
+}
+
+// remakeRoot makes the directory of a rule's locks again, after a program on the host removed it. It reports whether it did.
 func (c *client) remakeRoot(dir lock.Name) bool {
 	if !c.isNeeded(dir) {
 		return false
@@ -112,24 +117,28 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// openLocks makes the directories of the locks that n lies in, where these have none yet. Call mayChange before.
-func (c *client) openLocks(n lock.Name) error {
+// makeLockDirectories makes the directories of the locks that contain n, where they have none. With directories = true these are locks whose
+// directory a start could not make. Call mayChange first.
+func (c *client) makeLockDirectories(n lock.Name) error {
 	in := n.Parent()
-	if c.server.directories || in == "/" {
+	if in == "/" {
 		return nil
 	}
-	if err := c.openLocks(in); err != nil || !c.table().Held(in) {
+	if err := c.makeLockDirectories(in); err != nil || !c.table().Held(in) {
 		return err
 	}
-	return c.locks.MakeDirectory(c.server.context, in)
+	if err := c.locks.MakeDirectory(c.server.context, in); err != nil {
+		return err
+	}
+	return c.server.tree.MakeDurable(string(in)) // another session may have made it, and not synced it yet
 }
 
 // quotedPath returns a path as in RFC 959 page 63 and appendix II: in quotes, with quotes in it doubled.
 func quotedPath(view string) string { return `"` + strings.ReplaceAll(view, `"`, `""`) + `"` }
 
-// granted returns what stands behind the path in the 257 of a lock. It contains no quote, since Net::FTP's pattern for the path ends at the
-// last one. The token comes first, so that a reply that is cut off behind a long path lacks the expiry only. A client that adopts a lock
-// learns from the token of the adopted hold that no other hold came between.
+// granted returns the text after the path in the 257 of a lock. It contains no quote, since Net::FTP's pattern for the path ends at the
+// last one. The token comes first, so that a reply that is cut off after a long path lacks the expiry only. The token of an adopted hold
+// shows a client that no other hold came between.
 func (c *client) granted(h lock.Hold, adopted lock.Token) string {
 	text := " locked, token " + strconv.FormatUint(uint64(h.Token), 10)
 	if adopted != 0 {

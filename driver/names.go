@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 func (c *client) table() *lock.Table { return c.server.table }
 
-// resolve returns the Name of a path: with the account's home in front, and the links in its parent
+// resolve returns the name of a path: below the account's home, and with the links in its parent
 // resolved. It need not exist: a lock may have no directory on disk.
 func (c *client) resolve(view string) (lock.Name, error) {
 	if files.Hidden(view) {
@@ -26,7 +27,7 @@ func (c *client) follow(view string) (lock.Name, error) {
 	return n.Parent(), err
 }
 
-// resolve resolves the links among the parents of a name, also in locks.
+// resolve resolves the links in the parent of a name, also in locks.
 func (s *Server) resolve(n lock.Name) (lock.Name, error) {
 	resolved, err := s.tree.Resolve(path.Clean("/" + string(n)))
 	return lock.Name(resolved), err
@@ -37,8 +38,8 @@ func (c *client) isNeeded(n lock.Name) bool {
 	return slices.ContainsFunc(c.table().Rules().Prefixes(), func(p lock.Name) bool { return p.Within(n) })
 }
 
-// stays returns an error for the directories that no command removes, renames or changes the mode of: clients need them.
-func (c *client) stays(n lock.Name) error {
+// checkFixed returns an error for the directories that no command removes, renames or changes the mode of.
+func (c *client) checkFixed(n lock.Name) error {
 	switch {
 	case n == "/" || string(n) == c.account.inTree("/"):
 		return errRoot
@@ -48,32 +49,43 @@ func (c *client) stays(n lock.Name) error {
 	return nil
 }
 
-// isLockName reports whether a rule makes n a lock.
+// isLockName reports whether a rule makes n the name of a lock.
 func (c *client) isLockName(n lock.Name) bool {
 	_, ok := c.table().Rules().For(n)
 	return ok
 }
 
-// isLock reports whether n is a lock, held or free. A rule may also match the name of a file, of a directory that is not empty, or, if locks
-// have no directories, of any directory: these are no locks.
-func (c *client) isLock(n lock.Name) bool {
+// isLock reports whether n is a lock, held or free. A name that a rule matches is no lock if a file has the name, or a directory that is not
+// the lock of a program on the host. host is a *lock.HostError if such a program holds it: it made an empty directory of that name, and locks
+// have directories.
+func (c *client) isLock(n lock.Name) (is bool, host error) {
 	if c.table().Held(n) {
-		return true
+		return true, nil
 	}
 	if !c.isLockName(n) {
-		return false
+		return false, nil
 	}
 	info, err := c.server.tree.Lstat(string(n))
-	if err != nil {
-		return true
+	if err == nil && c.server.directories && info.IsDir() && c.isEmpty(n) {
+		host = &lock.HostError{Name: n, Since: info.ModTime()}
 	}
-	return info.IsDir() && c.server.directories && c.isEmpty(n)
+	return err != nil || host != nil, host
 }
 
-// liesInLock reports whether a path lies in a lock that is held.
-func (c *client) liesInLock(view string) bool {
-	n, err := c.resolve(view)
-	for err == nil && n != "/" {
+// isEmpty reports whether a directory can be read and contains nothing.
+func (c *client) isEmpty(n lock.Name) bool {
+	dir, err := c.server.tree.Open(string(n))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == io.EOF
+}
+
+// liesInLock reports whether a held lock contains n.
+func (c *client) liesInLock(n lock.Name) bool {
+	for n != "/" {
 		if n = n.Parent(); c.table().Held(n) {
 			return true
 		}
@@ -81,13 +93,13 @@ func (c *client) liesInLock(view string) bool {
 	return false
 }
 
-// isStatus reports whether view names the status file.
+// isStatus reports whether view is the path of the status file.
 func (c *client) isStatus(view string) bool {
 	f := c.server.settings.Load().StatusFile
 	return f != "" && view == f
 }
 
-// mayCreate returns an error if no file of that name may be made or replaced. A file may have a lock's name while the lock is not
+// mayCreate returns an error if no file of that name may be made or replaced. A file may have the name of a lock while the lock is not
 // held.
 func (c *client) mayCreate(n lock.Name, view string) error {
 	switch {
@@ -103,7 +115,8 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 	return nil
 }
 
-// alterable returns what a path leads to, by resolve or by follow, if the account may change, rename or remove it at all.
+// alterable returns the file or directory of a path, by resolve or by follow, if the account may change, rename or remove it at all. The
+// error refuses locks.
 func (c *client) alterable(view string, resolve func(string) (lock.Name, error)) (lock.Name, fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return "", nil, errReserved
@@ -113,11 +126,12 @@ func (c *client) alterable(view string, resolve func(string) (lock.Name, error))
 		return "", nil, err
 	}
 	info, err := c.lstat(n)
-	switch {
-	case err != nil:
-	case info.IsDir() && c.isLock(n):
-		err = errIsLock
-	case !c.account.Write:
+	if err == nil && info.IsDir() {
+		if isLock, _ := c.isLock(n); isLock {
+			err = errIsLock
+		}
+	}
+	if err == nil && !c.account.Write {
 		err = errReadOnly
 	}
 	return n, info, err

@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// long is a path of n bytes whose elements a file system can hold, none of which exists.
+// long returns a path of n bytes. None of its elements exists, and a file system can store each.
 func long(n int) string {
 	p := strings.Repeat("/"+strings.Repeat("d", 99), (n-2)/100)
 	return p + "/" + strings.Repeat("e", n-len(p)-1)
@@ -21,38 +21,21 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 	tests := []struct{ what, command, reply string }{
 		{"a held lock", "MKD /locks/held", "550 /locks/held: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s"},
 		{"a held lock, with a slash", "MKD /locks/held/", "550 /locks/held: held by *"},
-		{"a held lock, another way", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
-		{"a file", "MKD /file", "550 /file: is there already"},
-		{"a directory", "MKD /dir", "550 /dir: is there already"},
+		{"a held lock, not cleaned", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
 		{"a directory, with a slash", "MKD /dir/", "550 /dir: is there already"},
-		{"a fixed part of a rule", "MKD /locks", "550 /locks: is there already"},
-		{"no parent", "MKD /no/dir", "550 /no/dir: no such file or directory"},
-		{"no parent, of a lock", "MKD /no/x_lock", "550 /no/x_lock: no such directory to make it in"},
 		{"a file as parent", "MKD /file/dir", "550 /file/dir: a part of the path is no directory"},
-		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: no such directory to make it in"},
-		{"a member", "MKD /locks/held/member", `257 "/locks/held/member" locked, *`},
-		{"below a lock without a rule", "MKD /held_lock/dir", "550 /held_lock/dir: lies in the lock /held_lock, which you do not hold"},
+		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: the directory above it does not exist"},
 		{"a slash at the end", "MKD /locks/a/", `257 "/locks/a" locked, *`},
-		{"two of them", "MKD /locks/a//", `257 "/locks/a" locked, *`},
 		{".", "MKD .", "550 /: is there already"},
-		{"..", "MKD ..", "550 /: is there already"},
 		{"/", "MKD /", "550 /: is there already"},
-		{"///", "MKD ///", "550 /: is there already"},
 		{"above the root", "MKD /../../locks/a", `257 "/locks/a" locked, *`},
 		{"dots at the end", "MKD /locks/a/..", "550 /locks: is there already"},
 		{"nothing", "MKD", "501 MKD needs an argument: *"},
 		{"nothing but a space", "MKD ", "501 MKD needs an argument: *"},
-		{"nothing but spaces", "MKD    ", "501 MKD needs an argument: *"},
 		{"as many bytes as a line can have", "MKD " + long(4090), "550 *: no such file or directory"},
-		{"the same, of a lock", "MKD " + long(4085) + "_lock", "550 *: no such directory to make it in"},
 		{"a byte more", "MKD " + long(4091), "500 line too long"},
-		{"many more", "MKD /" + strings.Repeat("x", 300<<10), "500 line too long"},
 		{"255 bytes", "MKD /locks/" + name255, `257 "/locks/` + name255 + `" locked, *`},
 		{"256 bytes", "MKD /locks/" + name256, "553 ...nnn*nnn: the server cannot store such a name"},
-		{"256 bytes, no lock", "MKD /" + name256, "553 ...nnn*nnn: the server cannot store such a name"},
-		{"a quote", `MKD /locks/a"b`, `257 "/locks/a""b" locked, *`},
-		{"a NUL", "MKD /locks/a\x00b", "501 NUL in a command"},
-		{"a CR", "MKD /locks/a\rb", "501 CR in a command"},
 		{"the status file", "MKD /.locks.json", "550 /.locks.json: is there already"},
 	}
 	eachMode(t, func(t *testing.T, s *server) {
@@ -68,29 +51,31 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 			}
 			granted := len(s.table.All()) > 2
 			if granted != strings.Contains(r, `" locked, token `) {
-				t.Errorf("%s: %.200q, and a lock was taken: %t", tt.what, r, granted)
+				t.Errorf("%s: %.200q, and a lock was acquired: %t", tt.what, r, granted)
 			}
 			if granted {
-				b.want(strings.Replace(tt.command, "MKD", "RMD", 1), "250 *") // gives it back
+				b.want(strings.Replace(tt.command, "MKD", "RMD", 1), "250 *") // releases it
 			}
 		}
 	})
 }
 
-// Names are bytes: what the client sent lies on disk, is what the lock is called, and comes back.
+var oddNames = []string{
+	"with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "\xff\xfe\xff",
+	`back\slash`, "%s%d%n", "a*b?[c]", "-al", "...", "a,b", "20200101000000 f",
+}
+
+// Names are bytes: the lock, its directory on disk and the replies have the name that the client sent.
 func TestNamesAreBytes(t *testing.T) {
-	names := []string{
-		"plain", "with space", " leading", "trailing ", "  ", "-al", "100%", "%s%d%n", "a*b?[c]{d}", `back\slash`,
-		"tab\there", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "\xff\xfe\xff", "iac-\xff\xf4-end", "...", "~", "bell\x07", "\xc2\x85", "NBSP\xc2\xa0",
-	}
+	names := append([]string{"plain", "  ", "100%", "a*b?[c]{d}", "utf8-\xc3\xa9\xe2\x82\xac", "latin1-\xe9", "iac-\xff\xf4-end", "~", "bell\x07", "\xc2\x85", "NBSP\xc2\xa0"}, oddNames...)
 	eachMode(t, func(t *testing.T, s *server) {
 		c := s.as("phoneacc")
 		for _, name := range names {
-			if r := c.ask("MKD /locks/" + name); !strings.HasPrefix(r, `257 "/locks/`+name+`" locked, `) {
+			if r := c.ask("MKD /locks/" + name); !strings.HasPrefix(r, "257 "+quotedPath("/locks/"+name)+" locked, ") {
 				t.Errorf("MKD /locks/%q: %q", name, r)
 			}
 			if !s.held(lock.Name("/locks/" + name)) {
-				t.Errorf("no lock is called %q", name)
+				t.Errorf("no lock has the name %q", name)
 			}
 		}
 		want := slices.Sorted(slices.Values(names))
@@ -108,17 +93,14 @@ func TestNamesAreBytes(t *testing.T) {
 	})
 }
 
-// Every command takes every name.
+// Every command accepts every name.
 func TestFilesOfAnyName(t *testing.T) {
 	s := start(t)
 	s.mkdir("/dir")
 	s.mkdir("/other")
 	c := s.as("boss")
 	c.want("CWD /dir", "250 *")
-	for _, name := range []string{
-		"with space", " leading", "trailing ", "a  b", `a"b`, `"begin`, `end"`, `a "b" c`, `""`, "tab\there", "f 0 3", "\xff\xfe\xff",
-		`back\slash`, "%s%d%n", "a*b?[c]", "-al", "...", "a,b", "20200101000000 f",
-	} {
+	for _, name := range oddNames {
 		c.store(name, "hello\n")
 		s.wantContent("/dir/"+name, "hello\n")
 		if got := c.fetch("RETR " + name); got != "hello\r\n" {
@@ -141,7 +123,7 @@ func TestFilesOfAnyName(t *testing.T) {
 			{"DELE " + name, "250 "},
 		} {
 			if tt.command == `HASH ""` {
-				continue // a quoted name that is empty
+				continue // an empty name in quotes
 			}
 			got := c.ask(tt.command)
 			if !strings.HasPrefix(got, tt.reply) || strings.HasPrefix(tt.command, "MLST") && !strings.HasSuffix(got, "; "+path+"\n250 End") {
@@ -163,8 +145,8 @@ func onDisk(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A line end in the name of a file that lies in the tree forges neither a reply nor a line of a listing.
-func TestANameForgesNothing(t *testing.T) {
+// A line end in the name of a file that a program on the host made forges neither a reply nor a line of a listing.
+func TestALineEndInANameForgesNoLine(t *testing.T) {
 	s := start(t)
 	s.write("/evil\r\n226 fine\r\n", "x")
 	s.write("/fine", "x")
@@ -180,7 +162,7 @@ func TestANameForgesNothing(t *testing.T) {
 	c.want("NOOP", "200 *")
 }
 
-// Two spellings are never two locks.
+// Two spellings of one path are one lock.
 func TestOneLockHasOneName(t *testing.T) {
 	inBothModes(t, `
 		- mkdir /real/deep

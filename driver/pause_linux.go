@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timers are lent to those that pause. A timer that nobody lends any more is closed by the garbage collection.
+// timers has the timers that no pause uses. The garbage collector closes those that it removes.
 var timers = sync.Pool{New: func() any {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -17,9 +17,12 @@ var timers = sync.Pool{New: func() any {
 	return os.NewFile(uintptr(fd), "timerfd")
 }}
 
-// pause waits for d, to about 0.1 ms. The runtime's timers are rounded up to milliseconds when the process is idle: time.Sleep of 2 ms takes
-// 2.35 ms and more.
+// pause waits for d, to about 0.1 ms. When the process is idle, the runtime rounds its own timers up to milliseconds: time.Sleep of 2 ms
+// takes 2.35 ms and more.
 func pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	began := time.Now()
 	if timer := timers.Get().(*os.File); timer != nil {
 		defer timers.Put(timer)
@@ -28,8 +31,8 @@ func pause(d time.Duration) {
 				_ = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
 			})
 			var expired [8]byte
-			_, _ = timer.Read(expired[:]) // without blocking a thread
+			_, _ = timer.Read(expired[:]) // the goroutine waits, no thread
 		}
 	}
-	time.Sleep(d - time.Since(began)) // what is left if there is no timer
+	time.Sleep(d - time.Since(began)) // all of d if there is no timer
 }

@@ -2,9 +2,8 @@ package driver
 
 import (
 	"errors"
-	"slices"
-
-	"github.com/spf13/afero"
+	"io"
+	"io/fs"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -17,35 +16,19 @@ var (
 	errHardLinks      = &refusal{text: "has other names (hard links), which may be protected"}
 )
 
-// maxBelow is how many entries below a directory are looked at before it is renamed.
-const maxBelow = 4_000
-
-// mayChange is the check in front of every command that changes paths, before it does anything slow. The first change of a job acquires
-// the automatic lock of the paths, perhaps after it has waited; no other job's lock may keep the session from the change. The title is
-// that for the last path. The change itself repeats the check of the locks in the same step, see changing.
-func (c *client) mayChange(cmd *control.Command, paths ...lock.Name) (title lock.Title, err error) {
-	for _, n := range paths {
-		if err := c.takeAutomatic(cmd, n); err != nil {
-			return lock.Title{}, err
-		}
-		if title, err = c.mayWrite(n); err != nil {
-			return lock.Title{}, err
-		}
+// mayChange is the check at the beginning of every command that changes a path. The first change of a job acquires the automatic lock of the
+// path, perhaps after a wait. A lock of another job on the path is an error. The permit is that of the session for the path.
+// The change itself repeats the check of the locks in one step with the change, see withPermits.
+func (c *client) mayChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
+	if err := c.takeAutomatic(cmd, n); err != nil {
+		return lock.Permit{}, err
 	}
-	return title, nil
+	t, err := c.locks.MayWrite(c.server.context, n)
+	return t, c.protectedRefusal(err)
 }
 
-// mayWrite returns the title under which the session may change a path now, or the refusal.
-func (c *client) mayWrite(n lock.Name) (lock.Title, error) {
-	if !c.locks.Concerned(n) {
-		return lock.Title{}, nil
-	}
-	t, err := c.locks.MayWrite(n)
-	return t, c.shown(err)
-}
-
-// shown words the refusal of a protected path for the client: it names the lock as the account sees it.
-func (c *client) shown(err error) error {
+// protectedRefusal returns the refusal of a protected path for the client. Its text contains the path of the lock as the account sees it.
+func (c *client) protectedRefusal(err error) error {
 	var p *lock.ProtectedError
 	if !errors.As(err, &p) {
 		return err
@@ -57,35 +40,29 @@ func (c *client) shown(err error) error {
 	return &refusal{text: text, cause: "protected", wraps: p}
 }
 
-// changing makes a change of the paths in one step with the check that the session may make it. No directory above the paths is renamed
-// meanwhile. change gets the titles in the order of the paths.
-func (c *client) changing(paths []lock.Name, change func([]lock.Title) error) error {
-	if !slices.ContainsFunc(paths, c.locks.Concerned) {
-		return change(make([]lock.Title, len(paths)))
-	}
-	writes := make([]lock.Write, len(paths))
-	for i, n := range paths {
-		writes[i].Path = n
-	}
-	return c.shown(c.locks.Write(c.server.context, writes, func(titles []lock.Title) error {
+// withPermits calls change in one step with the check that the session may change the paths of the writes. No directory above the paths is
+// renamed meanwhile; inPlace returns an error if one was before. change gets the permits in the order of the writes.
+func (c *client) withPermits(writes []lock.Write, inPlace func() error, change func([]lock.Permit) error) error {
+	return c.protectedRefusal(c.locks.Write(c.server.context, writes, func(permits []lock.Permit) error {
+		if permits == nil {
+			return change(make([]lock.Permit, len(writes)))
+		}
 		c.server.layout.RLock()
 		defer c.server.layout.RUnlock()
-		for _, n := range paths {
-			if err := c.unmoved(n); err != nil {
-				return err
-			}
-		}
-		if err := c.mayStill(titles); err != nil {
+		if err := inPlace(); err != nil {
 			return err
 		}
-		return change(titles)
+		if err := c.checkPermits(permits); err != nil {
+			return err
+		}
+		return change(permits)
 	}))
 }
 
-// mayStill returns an error if this server may no longer change what locks protect, since another server may soon grant the locks. Call it
-// right before a change, behind the steps that a network file system can delay. Paths without a lock need no such check.
-func (c *client) mayStill(titles []lock.Title) error {
-	for _, t := range titles {
+// checkPermits returns an error if this server may no longer change protected files, because another server may soon grant the locks. Call it
+// right before a change, after the steps that a network file system can delay. It accepts paths without a lock.
+func (c *client) checkPermits(permits []lock.Permit) error {
+	for _, t := range permits {
 		if t.Lock != "" || t.Around != "" {
 			return c.table().Valid()
 		}
@@ -93,17 +70,22 @@ func (c *client) mayStill(titles []lock.Title) error {
 	return nil
 }
 
-// unmoved returns an error if the path has become another file's, since a directory in it was replaced by a link.
-func (c *client) unmoved(n lock.Name) error {
-	again, err := c.server.resolve(n)
-	if err == nil && again != n {
-		return errMovedLink
+// checkUnmoved returns an error if one of the paths now leads elsewhere, because a link has replaced a directory in it.
+func (c *client) checkUnmoved(paths ...lock.Name) error {
+	for _, n := range paths {
+		again, err := c.server.resolve(n)
+		switch {
+		case err != nil:
+			return err
+		case again != n:
+			return errMovedLink
+		}
 	}
-	return err
+	return nil
 }
 
-// protectedBelow refuses to rename a directory if a path below its old or its new name is protected. The caller holds Server.layout, so that
-// nothing below changes meanwhile.
+// protectedBelow returns an error for the rename of a directory if a path below its old or its new name is protected. The caller holds
+// Server.layout, so nothing below changes meanwhile.
 func (c *client) protectedBelow(from, to lock.Name) error {
 	rules := c.table().Rules()
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
@@ -112,19 +94,17 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
 		return nil
 	}
-	left := maxBelow
+	left := c.server.bounds.below
 	return c.walkProtected(rules, from, to, &left)
 }
 
 func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int) error {
-	infos, err := afero.ReadDir(c.server.tree, string(from))
+	infos, err := c.readAtMost(from, *left)
 	if err != nil {
 		return err
 	}
+	*left -= len(infos)
 	for _, info := range infos {
-		if *left--; *left < 0 {
-			return errTooMuchBelow
-		}
 		was, will := from+"/"+lock.Name(info.Name()), to+"/"+lock.Name(info.Name())
 		for _, n := range []lock.Name{was, will} {
 			if guards, err := rules.Guards(n); err != nil || len(guards) > 0 {
@@ -141,20 +121,40 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 	return nil
 }
 
-// alter is changing for one path, and records the change in the history.
-func (c *client) alter(n lock.Name, what string, change func(files.Check) error) error {
-	return c.changing([]lock.Name{n}, func(titles []lock.Title) error {
-		err := change(func() error { return c.mayStill(titles) })
+// readAtMost reads a directory, and returns errTooMuchBelow if it has more than most entries.
+func (c *client) readAtMost(n lock.Name, most int) (all []fs.FileInfo, err error) {
+	dir, err := c.server.tree.Open(string(n))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for len(all) <= most {
+		infos, err := dir.Readdir(most + 1 - len(all))
+		all = append(all, infos...)
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errTooMuchBelow
+}
+
+// changeAndRecord is withPermits for one path, and records the change in the history.
+func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Check) error) error {
+	return c.withPermits([]lock.Write{{Path: n}}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
+		err := change(func() error { return c.checkPermits(permits) })
 		if err == nil {
-			c.server.publishedAs(titles[0], what, lock.Publication{Path: n})
+			c.server.recordPublication(permits[0], what, lock.Publication{Path: n})
 		}
 		return err
 	})
 }
 
-// publishedAs records a change of a file that a lock protects in the history. note is the change; "" stands for an upload. The change is made
-// already, so an error is only logged.
-func (s *Server) publishedAs(t lock.Title, note string, p lock.Publication) {
+// recordPublication records the change of a protected file in the history. note names the change; "" is an upload. It logs an error only, because
+// the change is already made.
+func (s *Server) recordPublication(t lock.Permit, note string, p lock.Publication) {
 	if t.Lock == "" {
 		return
 	}

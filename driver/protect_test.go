@@ -3,51 +3,36 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/spf13/afero"
+
+	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// kept reads the publications in a log.
-type kept struct {
-	log  *locktest.Memory
-	read int // so many records were looked at
-}
-
-// lines are the publications since the last call: lock, token, account, file, bytes, the begin of the digest, note.
-func (k *kept) lines() string {
-	all := k.log.Records()
+// published returns the publications in the log: lock, token, account, file, bytes, the first digits of the digest, note.
+func (s *server) published() string {
 	var lines []string
-	for _, r := range all[k.read:] {
+	for _, r := range s.memory.Records() {
 		if p := r.File; r.Kind == lock.Published {
 			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d %s %s %d %.4s %s", r.Hold.Name, r.Hold.Token, r.By.Account, p.Path, p.Bytes, p.SHA256, r.Note)))
 		}
 	}
-	k.read = len(all)
 	return strings.Join(lines, "\n")
 }
 
-// protected has the article's locks protect the files beside them.
+// protected has the locks of the article, which protect the files beside them.
 func protected(s *setup) {
 	s.rules = []lock.Rule{
 		{Match: "**/*_lock", MaxAge: 6 * time.Minute, Protection: &lock.Protection{Paths: []string{"$1/$2.tsv", "$1/$2.d/**/*.dat"}}},
 		{Match: "/locks/*", MaxAge: 6 * time.Minute, Protection: &lock.Protection{Paths: []string{"/shared/$1.s"}}},
 	}
-}
-
-// startProtected runs a server that keeps what is published.
-func startProtected(t *testing.T, changes ...func(*setup)) (*server, *kept) {
-	t.Helper()
-	s := start(t, changes...)
-	return s, &kept{log: s.memory}
 }
 
 const notHeld = "protected by the lock /phone_lock, which you do not hold"
@@ -66,52 +51,46 @@ func (c *conn) session() *client {
 	return nil
 }
 
-// What was looked at by one name and leads elsewhere by now is not changed.
-func TestANameThatLeadsElsewhereByNowIsNotChanged(t *testing.T) {
-	s, _ := startProtected(t, protected)
+// A change is refused if its path leads elsewhere by the time of the change.
+func TestAPathThatLeadsElsewhereIsNotChanged(t *testing.T) {
+	s := start(t, protected)
 	s.mkdir("/dir")
 	s.link("dir", "/way")
 	c := s.as("phoneacc")
 	client := c.session()
 	ran := false
-	err := client.changing([]lock.Name{"/way/f"}, func([]lock.Title) error { ran = true; return nil })
+	err := client.changeAndRecord("/way/f", "", func(files.Check) error { ran = true; return nil })
 	if !errors.Is(err, errMovedLink) || ran {
 		t.Errorf("%v, ran: %v", err, ran)
 	}
 }
 
-func TestAnotherNameOfAProtectedFileIsNoWayAround(t *testing.T) {
-	s, _ := startProtected(t, protected)
+func TestLinksToAProtectedFileDoNotChangeIt(t *testing.T) {
+	s := start(t, protected)
 	s.write("/phone.tsv", "old")
 	if err := os.Link(filepath.Join(s.root, "phone.tsv"), filepath.Join(s.root, "twin")); err != nil {
 		t.Fatal(err)
 	}
-	s.link("phone.tsv", "/link")
-	c := s.as("boss")
-	before, _ := os.Stat(filepath.Join(s.root, "phone.tsv"))
-	const links = "550 /twin: has other names (hard links), which may be protected"
-	c.want("MFMT 20200101000000 /twin", links)
-	c.want("SITE CHMOD 600 /twin", links)
-	c.want("MFMT 20200101000000 /link", "550 /link: "+notHeld)
-	c.want("SITE CHMOD 600 /link", "550 /link: "+notHeld)
-	c.check("APPE", c.upload("APPE /twin", " and new"), "226 *")
-	c.check("STOR", c.upload("STOR /link", "new"), "226 *")
-	s.wantContent("/twin", "old and new")
-	s.wantContent("/phone.tsv", "old")
-	after, _ := os.Stat(filepath.Join(s.root, "phone.tsv"))
-	if !after.ModTime().Equal(before.ModTime()) || after.Mode() != before.Mode() {
-		t.Error("changed by another name")
-	}
+	s.play(t, `
+		- link /link phone.tsv
+		boss MFMT 20200101000000 /twin => 550 /twin: has other names (hard links), which may be protected
+		boss SITE CHMOD 600 /twin => 550 /twin: has other names (hard links), which may be protected
+		boss MFMT 20200101000000 /link => 550 /link: `+notHeld+`
+		boss SITE CHMOD 600 /link => 550 /link: `+notHeld+`
+		boss APPE /twin <<< +new => 226 *
+		boss STOR /link <<< new => 226 *
+		boss MLST /phone.tsv => 250-*\n type=file;size=3;*;unix.mode=0644; /phone.tsv\n250 *
+		- file /twin old+new
+		- file /phone.tsv old`)
 }
 
 func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
-	s, published := startProtected(t, protected)
+	s := start(t, protected)
 	refusals := func(why string) string {
 		return strings.ReplaceAll(`
 		boss STOR /phone.tsv <<< new => 550 *: WHY
 		boss APPE /phone.tsv <<< new => 550 *: WHY
 		boss STOR //dir/..//phone.tsv <<< new => 550 *: WHY
-		boss STOU /phone.d/x.dat <<< new => 550 *: WHY
 		boss DELE /phone.tsv => 550 /phone.tsv: WHY
 		boss RNFR /phone.tsv => 550 /phone.tsv: WHY
 		boss RNFR /free => 350 *
@@ -143,13 +122,13 @@ func TestEveryChangeOfAProtectedFileIsRefused(t *testing.T) {
 		- file /phone.tsv old
 		- file /dir/x.tsv old
 		- file /free free`)
-	if got := published.lines(); got != "" {
+	if got := s.published(); got != "" {
 		t.Errorf("published: %s", got)
 	}
 }
 
-func TestTheHolderChangesProtectedFilesAndThatIsWrittenDown(t *testing.T) {
-	s, published := startProtected(t, protected)
+func TestTheHistoryRecordsChangesOfProtectedFiles(t *testing.T) {
+	s := start(t, protected)
 	s.play(t, `
 		- write /phone.tsv old
 		- mkdir /phone.d
@@ -178,13 +157,13 @@ func TestTheHolderChangesProtectedFilesAndThatIsWrittenDown(t *testing.T) {
 /phone_lock 1 boss /phone.tsv 0  removed
 /phone_lock 1 boss /phone.d/x.dat 0  directory made
 /phone_lock 1 boss /phone.d/x.dat 0  directory removed`
-	if got := published.lines(); got != want {
+	if got := s.published(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
 func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
-	s, published := startProtected(t, protected)
+	s := start(t, protected)
 	s.play(t, `
 		- write /phone.tsv old
 		a MKD /phone_lock => 257 *
@@ -220,29 +199,14 @@ func TestAnUploadIsNotPublishedWhenItsHoldHasEnded(t *testing.T) {
 		- reset a
 		- alone
 		- file /phone.tsv old`)
-	if got := published.lines(); got != "" {
+	if got := s.published(); got != "" {
 		t.Errorf("published: %s", got)
 	}
 }
 
-func TestChangesOfProtectedFilesAreTold(t *testing.T) {
-	var mu sync.Mutex
-	var told []string
-	s, _ := startProtected(t, protected, func(o *setup) {
-		o.events = func(batch []event.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, e := range batch {
-				switch e.Kind {
-				case event.Protect, event.Discard:
-					told = append(told, fmt.Sprintf("%s %s %s%s", e.Kind, e.Path, e.Lock, e.Cause))
-				case event.Publish:
-					told = append(told, fmt.Sprintf("%s %s %s %d %s %.4s", e.Kind, e.Path, e.Lock, e.Token, e.Holder, e.SHA256))
-				}
-			}
-		}
-	})
-	s.play(t, `
+func TestChangesOfProtectedFilesAreReported(t *testing.T) {
+	var events notebook
+	plays(t, `
 		- write /phone.tsv old
 		a DELE /phone.tsv => 550 *
 		a MKD /phone_lock => 257 *
@@ -252,59 +216,53 @@ func TestChangesOfProtectedFilesAreTold(t *testing.T) {
 		- file /phone.tsv old
 		boss MKD /phone_lock => 257 *
 		boss STOR /phone.tsv <<< abc => 226 *
-		boss STOR /free <<< abc => 226 *`)
-	const want = "protect /phone.tsv /phone_lock\ndiscard /phone.tsv protected\nprotect /phone.tsv /phone_lock\n" +
-		"publish /phone.tsv /phone_lock 2 boss@127.0.0.1 ba78\npublish /free  0  "
-	s.until("all is told", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(told) >= 5
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if got := strings.Join(told, "\n"); got != want {
-		t.Errorf("told\n%s\nwant\n%s", got, want)
+		boss STOR /free <<< abc => 226 *
+		- break /phone_lock
+		boss SITE CHMOD 600 /phone.tsv => 550 *`, protected, events.ofFiles)
+	want := []string{
+		"protect /phone.tsv /phone_lock 0 0", "discard /phone.tsv 0 4 protected", "protect /phone.tsv /phone_lock 0 0",
+		"publish /phone.tsv /phone_lock 2 boss@127.0.0.1 3 ba78", "publish /free 0 3", "protect /phone.tsv /phone_lock 0 0",
+	}
+	if got := events.await(t, "", len(want)); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// An upload that began without protection is no way around: a reload makes its name a protected one, a rename of its directory does, or a
-// program on the host puts a link in the place of that.
-func TestAnUploadWhoseNameBecomesProtected(t *testing.T) {
-	s, _ := startProtected(t, protected)
-	const refused = "protected by the lock /phone_lock, which you do not hold*"
+// An upload that began without protection does not change a protected file: its directory may be renamed, a program on the host may put
+// a link in the place of the directory, or a reload may protect the path.
+func TestAnUploadIsRefusedIfItsPathBecomesProtected(t *testing.T) {
+	s := start(t, protected)
+	const moved = "451 *: a directory above it was moved meanwhile"
 	s.play(t, `
 		- mkdir /in
 		a STOR /in/f.dat <<< x ...
 		b RNFR /in => 350 *
 		b RNTO /phone.d => 250 *
-		a => 550 /in/f.dat: `+refused+`
+		a => `+moved+`
 		- file /phone.d/f.dat (none)
 		- write /phone.d/f.dat old
 		- mkdir /in
 		a STOR /in/f.dat <<< x ...
 		- rename /in /away
 		- link /in phone.d
-		a => 451 /in/f.dat: a directory above it was moved meanwhile
+		a => `+moved+`
 		- file /phone.d/f.dat old
 		- file /away/f.dat (none)
 		- remove /in`)
 
-	// The directory is renamed when the publication has looked at the name, and not yet at the gate.
+	// The directory is renamed right before the step that checks and publishes.
 	s.mkdir("/in2")
 	c := s.as("phoneacc")
-	d := c.begun("STOR /in2/g.dat", "x")
-	s.driver.layout.Lock()
-	d.Close()
-	s.until("it is being published", func() bool { return somewhere("placeProtected", "(*RWMutex).RLock") })
+	goOn := s.publishing(c, "/in2/g.dat")
 	err := errors.Join(os.RemoveAll(filepath.Join(s.root, "phone.d")), s.tree.Rename("/in2", "/phone.d"))
-	s.driver.layout.Unlock()
+	goOn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.check("STOR", c.reply(), "550 /in2/g.dat: "+refused)
+	c.check("STOR", c.reply(), moved)
 	s.wantContent("/phone.d/g.dat", "(none)")
 
-	d = c.begun("STOR /f.new", "x")
+	d := c.begun("STOR /f.new", "x")
 	rules, err := lock.NewRules([]lock.Rule{{Match: "**/*_lock", Protection: &lock.Protection{Paths: []string{"$1/$2.new"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +273,7 @@ func TestAnUploadWhoseNameBecomesProtected(t *testing.T) {
 }
 
 func TestDirectoriesAboveProtectedFilesStay(t *testing.T) {
-	s, _ := startProtected(t, protected)
+	s := start(t, protected)
 	rename := func(from, to, want string) string {
 		return "boss RNFR " + from + " => 350 *\nboss RNTO " + to + " => " + want + "\n"
 	}
@@ -335,18 +293,53 @@ func TestDirectoriesAboveProtectedFilesStay(t *testing.T) {
 		boss RNFR /a => 550 /a: there are held locks below it
 		boss RMD /a/b/phone_lock => 250 *
 		- file /a/b/phone.tsv x`)
-	// Where there is too much to look at, nobody knows.
-	for i := range maxBelow + 1 {
-		if err := os.Mkdir(filepath.Join(s.root, "plain", fmt.Sprint(i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.driver.bounds.below = 1
+	s.mkdir("/plain/dir")
 	s.play(t, rename("/plain", "/moved", "550 /moved: there is too much below it to look for protected files"))
 }
 
-// Names with the characters of patterns guard themselves only. A home is no other name: bob's /work/x.tsv is /home/bob/work/x.tsv, and so
-// is its lock.
-func TestWhichFileALockProtects(t *testing.T) {
+// countingTree counts the entries that callers read from directories.
+type countingTree struct {
+	Tree
+	entries *int
+}
+
+func (c countingTree) Open(name string) (afero.File, error) {
+	f, err := c.Tree.Open(name)
+	return countingFile{f, c.entries}, err
+}
+
+type countingFile struct {
+	afero.File
+	entries *int
+}
+
+func (c countingFile) Readdir(n int) ([]os.FileInfo, error) {
+	infos, err := c.File.Readdir(n)
+	*c.entries += len(infos)
+	return infos, err
+}
+
+func TestARenameReadsNoMoreOfADirectoryThanItsBound(t *testing.T) {
+	var entries int
+	s := start(t, protected, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree { return countingTree{tree, &entries} }
+	})
+	s.driver.bounds.below = 2
+	for i := range 20 {
+		s.mkdir(fmt.Sprint("/plain/", i))
+	}
+	s.play(t, `
+		boss RNFR /plain => 350 *
+		boss RNTO /moved => 550 /moved: there is too much below it to look for protected files`)
+	if entries > 3 {
+		t.Errorf("the rename read %d entries", entries)
+	}
+}
+
+// A lock with the characters of a pattern in its name protects only its own file. A home is a part of the path: bob's /work/x.tsv is
+// /home/bob/work/x.tsv, and its lock is /home/bob/work/x_lock.
+func TestALockProtectsItsOwnFile(t *testing.T) {
 	plays(t, `
 		a MKD /*_lock => 257 *
 		a STOR /phone.tsv <<< x => 550 /phone.tsv: `+notHeld+`
@@ -367,21 +360,4 @@ func TestWhichFileALockProtects(t *testing.T) {
 		- file /home/bob/work/x.tsv bob`, protected, func(o *setup) {
 		o.rules = append(o.rules, lock.Rule{Match: "/out/*", Protection: &lock.Protection{Paths: []string{"/home/bob/$1.out"}}})
 	})
-}
-
-// STOU whose name is taken does not move from the name that its lock protects to one that it does not.
-func TestStouStaysUnderItsLock(t *testing.T) {
-	s, k := startProtected(t, protected)
-	c := s.as("phoneacc")
-	c.want("MKD /phone_lock", "257 *")
-	data := c.data()
-	c.want("STOU /phone.tsv", "150 FILE: /phone.tsv")
-	io.WriteString(data, "new")
-	s.write("/phone.tsv", "other")
-	data.Close()
-	c.check("STOU", c.reply(), "550 /phone.tsv.1: not protected by the same lock as the name that was taken meanwhile")
-	s.wantContent("/phone.tsv", "other")
-	if _, err := os.Lstat(filepath.Join(s.root, "phone.tsv.1")); err == nil || k.lines() != "" {
-		t.Error("published")
-	}
 }

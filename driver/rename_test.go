@@ -6,19 +6,19 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
-// pausing is a tree that stops before it renames, until goOn is closed.
+// pausing is a tree whose Move waits until goOn is closed.
 type pausing struct {
 	*files.Tree
 	renaming, goOn chan struct{}
 }
 
-func (p *pausing) Rename(from, to string) error {
+func (p *pausing) Move(from, to string, check files.Check) error {
 	close(p.renaming)
 	<-p.goOn
-	return p.Tree.Rename(from, to)
+	return p.Tree.Move(from, to, check)
 }
 
-// Between the check that nothing is held below a directory and the rename itself no lock is granted there: it would be moved away.
+// Between the check that no lock is held below a directory and its rename, no lock is granted there: it would be moved.
 func TestNoLockIsGrantedInADirectoryThatIsBeingRenamed(t *testing.T) {
 	p := &pausing{}
 	eachMode(t, func(t *testing.T, s *server) {

@@ -3,7 +3,6 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -20,7 +19,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// No reply shows where on the server's machine anything lies, and no argument ends the session; the disk may fail, too.
+// No reply contains a path of the server's machine, and no argument ends the session, also if the disk fails.
 func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *server) {
 		s.write("/f", "x")
@@ -30,7 +29,7 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 		c := s.as("boss")
 		help := strings.Split(c.ask("HELP"), "\n")
 		verbs := slices.DeleteFunc(strings.Fields(strings.Join(help[1:len(help)-1], " ")+" XYZ LANG"), func(verb string) bool {
-			return verb == "QUIT" || verb == "EPSV" // EPSV ALL lasts
+			return verb == "QUIT" || verb == "EPSV" // EPSV ALL would refuse later commands
 		})
 		c.want("MKD /locks/a", "257 *")
 		try := func(foreseen bool, arguments ...string) {
@@ -44,7 +43,7 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 						}
 					}
 					if foreseen && strings.HasPrefix(r, "451") {
-						t.Errorf("nobody foresaw %s %.80q: %.300q", verb, argument, r)
+						t.Errorf("no row of the table for %s %.80q: %.300q", verb, argument, r)
 					}
 				}
 			}
@@ -57,12 +56,11 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 	})
 }
 
-// An error of the tree or of the locks has its reply, and so has one with which a transfer ends: 426 tells a client to try again, 451 to look
-// first.
+// Each error of the tree, of the locks and of a transfer has its reply.
 func TestEveryErrorHasItsReply(t *testing.T) {
 	tr := transfer{client: &client{log: slog.New(slog.DiscardHandler)}, view: "/x"}
 	disk := func(err error) error { return &fs.PathError{Op: "openat", Path: "/srv/real/path", Err: err} }
-	// What package files hands on is a PathError, whether the disk said it or the connection.
+	// Package files returns a PathError for errors of the disk and of the connection.
 	network := func(err error) error {
 		return disk(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)})
 	}
@@ -72,9 +70,6 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		err      error
 		reply    string
 	}{
-		{false, fs.ErrNotExist, "550 /x: no such file or directory"},
-		{false, disk(syscall.ENOENT), "550 /x: no such file or directory"},
-		{false, disk(syscall.EEXIST), "550 /x: is there already"},
 		{false, disk(syscall.EACCES), "550 /x: permission denied"},
 		{false, disk(syscall.EDQUOT), "452 /x: the quota is used up"},
 		{false, disk(syscall.EXDEV), "550 /x: cannot be moved to another file system"},
@@ -84,26 +79,20 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{false, disk(syscall.EIO), "451 /x: the server failed to do that"},
 		{false, errors.New("panic at /srv/real"), "451 /x: the server failed to do that"},
 		{false, fmt.Errorf("/home/bob/a: %w", &lock.HeldError{Holder: lock.Owner{Account: "a"}, Expiry: lock.Expiry{Never: true}}), "550 /x: held by a for 0s, never expires"},
-		{false, fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: kept back for 0s after it was taken away"},
-		{false, errors.Join(errIsLock, disk(syscall.EIO)), "550 /x: is a lock: *"},
-		{inTransfer, errNotOpened, "425 /x: cannot open the data connection"},
-		{inTransfer, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "426 /x: the data connection stood still for too long"},
-		{inTransfer, io.ErrUnexpectedEOF, "426 /x: the data connection ended without a close_notify of TLS"},
-		{inTransfer, errors.New("tls: bad record MAC"), "426 /x: the data connection broke"},
-		{inTransfer, disk(errors.New("tls: bad record MAC")), "426 /x: the data connection broke"},
-		{inTransfer, network(syscall.EHOSTUNREACH), "426 /x: the data connection broke"},
+		{false, fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: cannot be acquired for 0s: it was taken away from its holder"},
+		{inTransfer, disk(errors.New("tls: bad record MAC")), "426 /x: the data connection was cut"},
+		{inTransfer, network(syscall.EHOSTUNREACH), "426 /x: the data connection was cut"},
 		{inTransfer, network(syscall.ECONNRESET), "426 /x: the data connection was cut"},
 		{inTransfer, disk(syscall.EIO), "451 /x: the server failed to do that"},
 		{inTransfer, disk(syscall.ENOSPC), "452 /x: no space left"},
-		{inTransfer, files.ErrShrunk, "451 /x: the file has become shorter meanwhile"},
-		{inTransfer, fmt.Errorf("sync: %w", files.ErrNotDurable), "451 /x: published, but it may not survive a loss of power"},
-		{inTransfer, fmt.Errorf("%w: %w", files.ErrSwept, fs.ErrNotExist), "451 /x: what was sent is gone: another server has taken over, or somebody removed it; try again"},
+		{inTransfer, disk(syscall.EFBIG), "452 /x: larger than a file may be"},
+		{inTransfer, fmt.Errorf("sync: %w", files.ErrNotDurable), "451 /x: done, but it may not survive a loss of power"},
 		{inTransfer, lock.ErrUncertain, "451 /x: the server cannot tell whether that happened; *"},
 		{inTransfer, lock.ErrStale, "550 /x: the lock has another token by now"},
 	} {
 		err := tt.err
 		if tt.transfer {
-			err = tr.named(err)
+			err = tr.dataError(err)
 		}
 		if got := strings.TrimSpace(string(tr.client.replyFor("/x", err).AppendTo(nil))); !fits(tt.reply, got) {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.reply)
@@ -139,12 +128,12 @@ func TestRepliesFitIntoTheBuffersOfEmbeddedClients(t *testing.T) {
 	})
 }
 
-// What is cut off of a reply is the least that matters: reason and holder of a refusal, and the token of a grant, stay.
+// A reply that is shortened keeps the reason and the holder of a refusal, and the token of a grant.
 func TestAReplyIsShortenedWhereItMattersLeast(t *testing.T) {
 	long := strings.Repeat("x", 60) + "/" + strings.Repeat("y", 30)
 	tr := transfer{client: &client{log: slog.New(slog.DiscardHandler)}}
 	held := &lock.HeldError{
-		Refusal: lock.Refusal{Place: lock.Place{At: 1, Of: 2}}, Held: 2 * time.Second,
+		Refusal: lock.Refusal{Position: lock.QueuePosition{At: 1, Of: 2}}, Held: 2 * time.Second,
 		Holder: lock.Owner{Account: "phoneacc", Address: "2001:db8:85a3:8d3:1319:8a2e:370:7348"},
 		Expiry: lock.Expiry{Remaining: 30 * time.Minute, Idle: 30 * time.Minute, Latest: 24 * time.Hour},
 	}

@@ -11,23 +11,24 @@ import (
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// download is what a transfer knows of what it sends.
+// download is the part of a transfer that sends a file or a listing.
 type download struct {
-	content content
-	done    string   // the text of the 226
-	sent    net.Conn // nil: not all was sent
-	bytes   int64    // that were sent
+	content  content
+	doneText string   // the text of the 226
+	sentOn   net.Conn // the data connection, with TLS if there is any; nil: nothing was sent yet
+	bytes    int64    // the number of bytes that were sent
 }
 
-// content is what a download sends: a file, a listing, the status file. WriteTo sends all of it.
+// content is a file, a listing or the status file. WriteTo sends all of it.
 type content interface {
 	io.WriterTo
 	io.Closer
 }
 
-// openDownload opens what the command asks for.
+// openDownload begins RETR, LIST, NLST and MLSD.
 func (t *transfer) openDownload(offset int64) error {
 	switch {
 	case t.cmd.Is("LIST"):
@@ -38,42 +39,45 @@ func (t *transfer) openDownload(offset int64) error {
 		return t.list(formatFacts)
 	}
 	c := t.client
-	t.done = "transfer complete"
-	t.cmd.Say(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
+	t.doneText = "transfer complete"
+	t.cmd.Reply(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
 	if c.isStatus(t.view) && c.account.Read {
 		if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
 			return err
 		}
-		if offset > 0 && offset > c.server.statusSize(c.account) {
-			return files.ErrOffset
+		if offset > 0 {
+			return errNoResume
 		}
-		t.content = &statusFile{server: c.server, account: c.account, skip: offset}
+		t.content = &statusFile{c.server, c.account}
 		return nil
 	}
 	c.look(t.cmd, t.view)
-	file, err := c.openFile(t.view)
+	if t.ascii && offset > 0 {
+		return errASCIIOffset
+	}
+	n, file, err := c.openFile(t.view)
 	if err != nil {
 		return err
 	}
 	f := &fileContent{file: file}
 	t.content = f
-	if c.liesInLock(t.view) {
-		t.works = c.locks.Touch // those that want the lock look whose it is
+	if c.liesInLock(n) {
+		t.signOfLife = c.locks.Touch // clients that want the lock read the files in it, too
 	}
 	return f.begin(offset, t.ascii)
 }
 
 func (t *transfer) list(f format) error {
 	l, err := t.client.listing(f, t.cmd.Param)
-	t.content, t.view, t.done = l, l.view, "listing sent"
-	t.works = t.client.locks.Touch // those that only look say LIST, too
-	t.cmd.Say(control.Reply{Code: 150, Text: "here comes the listing"})
+	t.content, t.view, t.doneText = l, l.view, "listing sent"
+	t.signOfLife = t.client.locks.Touch // clients that want a lock send LIST, too
+	t.cmd.Reply(control.Reply{Code: 150, Text: "here comes the listing"})
 	return err
 }
 
-// WriteTo implements io.WriterTo: it sends everything. In binary to a plain connection a file goes there within the
-// kernel (sendfile). Under TLS it says that at least one byte was sent: when none was, the library writes nothing to its own
-// tls.Conn, which was put aside, and that would begin a handshake (v0.32.3, handle_files.go:156).
+// WriteTo implements io.WriterTo: it sends all bytes. In binary type the kernel moves a file to a plain connection (sendfile). Under TLS
+// it returns at least 1: after 0 the library would write to its own tls.Conn, which is not used and would begin a handshake
+// (v0.32.3, handle_files.go:156).
 func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 	err = t.move(w, func(conn net.Conn) error {
 		if err := t.contested(); err != nil {
@@ -85,7 +89,7 @@ func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 			}
 		}
 		n, err = t.content.WriteTo(conn)
-		t.sent, t.bytes = conn, n
+		t.sentOn, t.bytes = conn, n
 		if conn != w {
 			n = max(n, 1)
 		}
@@ -94,26 +98,25 @@ func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// afterOpening is how long behind its 150 a download may have its 226, unless the client has ended the data connection before.
-// aria2 1.36 stands still for a minute if it reads both at once. With nothing in between it does so in a third of all
-// downloads, with 5 ms in a hundredth on a machine with fifteen busy programs, with 40 ms in fewer; and each client that reads the 226
-// before it ends the data connection waits as long.
+// afterOpening is the least time from the 150 to the 226 of a download, unless the client has closed the data connection before. aria2
+// 1.36 hangs for a minute if it reads both replies at once. Without this time it hangs in a third of all downloads, with 5 ms in a
+// hundredth (on a machine with fifteen busy programs), with 40 ms in fewer. A client that reads the 226 before it closes the data
+// connection waits for it.
 const afterOpening = 5 * time.Millisecond
 
-// closeDownload hands the data connection over: it sends the end and waits until the client ends it, too, which is when the
-// client has read all of it, or until afterOpening.
+// closeDownload sends the end of the data and waits until the client has read it and ends the connection, too, or until afterOpening.
 func (t *transfer) closeDownload() error {
 	err := t.guarded(t.content.Close)
 	if err = cmp.Or(t.cmd.Cause(), err); err == nil {
-		t.handOver()
+		t.endStream()
 		err = cmp.Or(t.contested(), t.cmd.Seal(true))
 	}
-	return t.end(t.done, err)
+	return t.end(t.doneText, err)
 }
 
-func (t *transfer) handOver() {
-	if secure, ok := t.sent.(*tls.Conn); ok {
-		_ = secure.CloseWrite() // how a connection ends is of no interest: all was sent
+func (t *transfer) endStream() {
+	if secure, ok := t.sentOn.(*tls.Conn); ok {
+		_ = secure.CloseWrite() // all bytes were sent; an error of the end changes nothing
 	}
 	if half, ok := t.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_ = t.conn.SetReadDeadline(t.openedAt.Add(afterOpening))
@@ -121,31 +124,31 @@ func (t *transfer) handOver() {
 	}
 }
 
-// openFile opens a file to read it.
-func (c *client) openFile(view string) (afero.File, error) {
+// openFile opens a file for reading, and returns its name, too.
+func (c *client) openFile(view string) (n lock.Name, file afero.File, err error) {
 	switch {
 	case !c.account.Read:
-		return nil, errWriteOnly
+		return "", nil, errWriteOnly
 	case c.isStatus(view):
-		return nil, errChanging
+		return "", nil, errChanging
 	}
-	n, err := c.resolve(view)
-	if err != nil {
-		return nil, err
+	if n, err = c.resolve(view); err != nil {
+		return "", nil, err
 	}
 	if c.table().Held(n) {
-		return nil, errIsDir
+		return "", nil, errIsDir
 	}
-	return c.server.tree.Open(string(n))
+	file, err = c.server.tree.Open(string(n))
+	return n, file, err
 }
 
-// fileContent is a file from an offset on, as it was when it was opened: whatever is published under its name meanwhile.
+// fileContent is a file from an offset on. A later publication under its name does not change it.
 type fileContent struct {
 	file  afero.File
 	ascii *toCRLF // nil: binary
 }
 
-// begin goes to the offset, which counts bytes on disk, in ASCII too.
+// begin seeks to the offset.
 func (f *fileContent) begin(offset int64, ascii bool) error {
 	info, err := f.file.Stat()
 	switch {
@@ -159,13 +162,6 @@ func (f *fileContent) begin(offset int64, ascii bool) error {
 	if ascii {
 		f.ascii = &toCRLF{}
 	}
-	if ascii && offset > 0 { // a CR just before makes an LF here the rest of a CRLF
-		var last [1]byte
-		if _, err := f.file.ReadAt(last[:], offset-1); err != nil && err != io.EOF {
-			return err
-		}
-		f.ascii.cr = last[0] == '\r'
-	}
 	_, err = f.file.Seek(offset, io.SeekStart)
 	return err
 }
@@ -178,7 +174,7 @@ func (f *fileContent) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, f.file) // its WriteTo is sendfile
 }
 
-// writeLines converts as it writes.
+// writeLines converts the line ends.
 func (f *fileContent) writeLines(w io.Writer) (sent int64, err error) {
 	in, out := getBuffer(), getBuffer()
 	defer putBuffer(in)

@@ -10,43 +10,58 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// removeOrRelease is RMD. It releases the lock whose name is the path as the client sent it, even if the path has led through a link since
-// the grant. The lock table removes the lock's directory. If no lock of that name is held, the path is resolved: it may lead to another lock,
-// or to a directory that is none.
-func (c *client) removeOrRelease(view string) (control.Reply, error) {
+// removeOrRelease is RMD. It releases the lock whose name is the path as the client sent it, even if a link has replaced a directory of the
+// path. The lock table removes the lock's directory from the disk and logs the release. Only if no lock of that name is held, the links are
+// resolved: the path may lead to another lock, or be the path of a directory.
+func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
+	released := done(250, view, "released")
 	err := c.locks.Release(c.server.context, n)
-	if err == lock.ErrNotHeld {
-		resolved, rerr := c.resolve(view)
-		if rerr != nil {
-			return control.Reply{}, rerr
-		}
-		if resolved != n {
-			n = resolved
-			err = c.locks.Release(c.server.context, n)
-		}
+	if err != lock.ErrNotHeld {
+		return released, c.notEmpty(n, err)
 	}
-	switch {
-	case err == lock.ErrNotHeld && !c.isLock(n):
-		return done(250, view, "removed"), c.notEmpty(n, c.removeDirectory(n, view))
-	case err == lock.ErrNotHeld:
-		return control.Reply{}, cmp.Or(c.hostsLock(n), err)
+	resolved, rerr := c.resolve(view)
+	if rerr != nil {
+		return control.Reply{}, rerr
 	}
-	return done(250, view, "released"), c.notEmpty(n, err)
+	if resolved != n {
+		n = resolved
+		err = c.locks.Release(c.server.context, n)
+	}
+	if err != lock.ErrNotHeld {
+		return released, c.notEmpty(n, err)
+	}
+	if isLock, host := c.isLock(n); isLock {
+		return control.Reply{}, cmp.Or(host, err)
+	}
+	if err := c.removeDirectory(cmd, n, view); err != nil {
+		return control.Reply{}, c.notEmpty(n, err)
+	}
+	return done(250, view, "removed"), c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it
 }
 
-// hostsLock returns an error if a program on the host made a directory with the name of a lock that is not held.
-func (c *client) hostsLock(n lock.Name) error {
-	if !c.server.directories {
-		return nil
+// removeDirectory is RMD of a directory that is not a lock.
+func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string) error {
+	switch fixed := c.checkFixed(n); {
+	case c.isStatus(view):
+		return errReserved
+	case fixed != nil:
+		return fixed
+	case !c.account.Write:
+		return errReadOnly
 	}
-	if info, err := c.server.tree.Lstat(string(n)); err == nil && info.IsDir() {
-		return &lock.HostError{Name: n, Since: info.ModTime()}
+	if info, err := c.lstat(n); err == nil && !info.IsDir() {
+		return errNotDir
 	}
-	return nil
+	if _, err := c.mayChange(cmd, n); err != nil {
+		return err
+	}
+	return c.excludingLocks([]lock.Name{n}, func() error {
+		return c.changeAndRecord(n, "directory removed", func(files.Check) error { return c.server.tree.RemoveDir(string(n)) })
+	})
 }
 
-// notEmpty returns a better reason for err if a directory is not empty although listings show nothing in it.
+// notEmpty returns a better reason than err if a directory is not empty although listings show nothing in it.
 func (c *client) notEmpty(n lock.Name, err error) error {
 	notEmpty := errors.Is(err, lock.ErrNotEmpty) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) // POSIX allows both
 	if notEmpty && c.isEmpty(n) {
@@ -55,34 +70,9 @@ func (c *client) notEmpty(n lock.Name, err error) error {
 	return err
 }
 
-// removeDirectory is RMD of a directory that is no lock.
-func (c *client) removeDirectory(n lock.Name, view string) error {
-	err := c.stays(n)
-	switch {
-	case c.isStatus(view):
-		return errReserved
-	case err != nil:
-		return err
-	case !c.account.Write:
-		return errReadOnly
-	}
-	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
-		return err
-	}
-	err = c.undisturbed([]lock.Name{n}, func() error {
-		return c.alter(n, "directory removed", func(files.Check) error { return c.server.tree.RemoveDir(string(n)) })
-	})
-	if errors.Is(err, syscall.ENOTDIR) {
-		if info, serr := c.lstat(n); serr == nil && !info.IsDir() {
-			return errNotDir
-		}
-	}
-	return err
-}
-
-// undisturbed runs change while no lock is held or granted at or below the names.
-func (c *client) undisturbed(names []lock.Name, change func() error) error {
-	err := c.table().Exclude(c.server.context, names, change)
+// excludingLocks runs change while no lock is held or granted at or below the names.
+func (c *client) excludingLocks(names []lock.Name, change func() error) error {
+	err := c.locks.Exclude(c.server.context, names, change)
 	var held *lock.HeldError
 	switch {
 	case !errors.As(err, &held):

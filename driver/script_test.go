@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,14 +20,15 @@ import (
 //
 //	a MKD /x => 257 *             a command and its reply, as fits has it: the first line, or all of it if the pattern has a \n
 //	a STOR /f <<< new => 226 *    an upload
-//	a RETR /f => 226 * >>> new    a download, and what came
-//	a MKD /x ...                  a command whose reply comes later; of an upload all but its end is sent
-//	a => 257 *                    that reply; of an upload, its end before it
-//	- pass 7m                     something done to the server or looked at there, see host
+//	a RETR /f => 226 * >>> new    a download, and its content
+//	a retr /f => 425 *            in lower case: without a data connection
+//	a MKD /x ...                  a command that waits; for an upload, all but the end of its data connection
+//	a => 257 *                    that reply; of an upload, the end before it
+//	- pass 7m                     an action or a check on the server, see host
 //	# a comment
 //
-// \r, \n and \" are bytes. A client logs in when it is first named: a, a2 and a3 as phoneacc, b and b2 as other, the rest as what
-// they are called.
+// \r, \n and \" are bytes. A client logs in at its first line: a, a2 and a3 as phoneacc, b and b2 as other, the others as the account of
+// their name.
 type scene struct {
 	*server
 	t       *testing.T
@@ -59,13 +61,13 @@ func (s *server) play(t *testing.T, script string) {
 	}
 }
 
-// plays plays a script on a server of its own.
+// plays plays a script on a new server.
 func plays(t *testing.T, script string, changes ...func(*setup)) {
 	t.Helper()
 	start(t, changes...).play(t, script)
 }
 
-// inBothModes plays a script where locks have directories, and where they have none.
+// inBothModes plays a script with directories for locks, and without.
 func inBothModes(t *testing.T, script string, changes ...func(*setup)) {
 	t.Helper()
 	eachMode(t, func(t *testing.T, s *server) { t.Helper(); s.play(t, script) }, changes...)
@@ -77,11 +79,11 @@ func eachMode(t *testing.T, test func(t *testing.T, s *server), changes ...func(
 	t.Run("no directories", func(t *testing.T) { t.Helper(); test(t, start(t, append(slices.Clone(changes), plainLocks)...)) })
 }
 
-var unescape = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`, `\x00`, "\x00", `\xe9`, "\xe9")
+var unescape = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`, `\x00`, "\x00", `\x09`, "\t", `\xe9`, "\xe9")
 
 func unescaped(s string) string { return unescape.Replace(s) }
 
-// as returns the client of that name.
+// as returns the client of that name. It logs in if it is new.
 func (p *scene) as(name string) *actor {
 	p.t.Helper()
 	if p.clients[name] == nil {
@@ -94,7 +96,7 @@ func (p *scene) as(name string) *actor {
 	return p.clients[name]
 }
 
-// client has a client say something, or read a reply.
+// client plays the line of a client.
 func (p *scene) client(line, name, rest string) {
 	p.t.Helper()
 	a := p.as(name)
@@ -102,7 +104,7 @@ func (p *scene) client(line, name, rest string) {
 	if said = strings.TrimPrefix(said, " "); !now {
 		said, now = strings.CutSuffix(said, " ...")
 		if now = !now; now {
-			p.t.Fatalf("no line of a script: %s", line)
+			p.t.Fatalf("not a line of a script: %s", line)
 		}
 	}
 	command, content, _ := strings.Cut(said, " <<< ")
@@ -135,7 +137,7 @@ var (
 	fetches = map[string]bool{"RETR": true, "LIST": true, "NLST": true, "MLSD": true}
 )
 
-// transfer sends a command, stores an x or fetches if it is for that, and returns its reply.
+// transfer sends a command, with an upload of an x or a download if the command is for that, and returns the final reply.
 func (c *conn) transfer(command string) (reply string) {
 	c.t.Helper()
 	switch verb, _, _ := strings.Cut(command, " "); {
@@ -164,7 +166,7 @@ func (a *actor) begin(verb, command, content string) {
 	}
 }
 
-// rest reads the reply to what was begun.
+// rest ends an upload under way, and reads the reply.
 func (a *actor) rest() string {
 	a.t.Helper()
 	if a.data != nil {
@@ -174,76 +176,72 @@ func (a *actor) rest() string {
 	return a.reply()
 }
 
-// host does something to the server, or looks there.
+// host plays an action or a check on the server.
 func (p *scene) host(line string, words []string) {
 	p.t.Helper()
-	argument := func(i int) string {
-		if i < len(words) {
-			return words[i]
-		}
-		return ""
-	}
+	text := unescaped(strings.Join(words[min(2, len(words)):], " "))
+	argument := append(words, "", "")
 	duration := func() time.Duration {
-		d, err := time.ParseDuration(argument(1))
+		d, err := time.ParseDuration(argument[1])
 		if err != nil {
 			p.t.Fatalf("%s: %v", line, err)
 		}
 		return d
 	}
-	text := unescaped(strings.Join(words[min(2, len(words)):], " "))
 	switch words[0] {
-	case "pass": // time, and locks end
+	case "pass": // advance the clock, and end the locks that are due
 		p.pass(duration())
-	case "late": // time, and nobody has ended anything yet
+	case "late": // advance the clock only
 		p.clock.Advance(duration())
 	case "write": // a file
-		p.write(argument(1), text)
+		p.write(argument[1], text)
 	case "mkdir":
-		p.mkdir(argument(1))
+		p.mkdir(argument[1])
 	case "link": // name, target
-		p.link(argument(2), argument(1))
+		p.link(argument[2], argument[1])
 	case "rename": // on the host
-		if err := os.Rename(filepath.Join(p.root, argument(1)), filepath.Join(p.root, argument(2))); err != nil {
+		if err := os.Rename(filepath.Join(p.root, argument[1]), filepath.Join(p.root, argument[2])); err != nil {
 			p.t.Fatal(err)
 		}
-	case "remove": // on the host, what a pattern fits
-		for _, name := range p.glob(argument(1)) {
+	case "remove": // on the host, the files that a pattern matches
+		for _, name := range p.glob(argument[1]) {
 			if err := os.RemoveAll(name); err != nil {
 				p.t.Error(err)
 			}
 		}
-	case "age": // what a pattern fits: so old it becomes
-		d, err := time.ParseDuration(argument(2))
-		for _, name := range p.glob(argument(1)) {
+	case "age": // set the age of the files that a pattern matches
+		d, err := time.ParseDuration(argument[2])
+		for _, name := range p.glob(argument[1]) {
 			at := p.clock.Now().Wall.Add(-d)
 			if err = cmp.Or(err, os.Chtimes(name, at, at)); err != nil {
 				p.t.Error(err)
 			}
 		}
-	case "directories": // locks have some after the next restart
+	case "directories": // turned on at the next restart
 		p.setup.directories = true
-	case "file": // what a file holds
-		p.wantContent(argument(1), text)
-	case "held", "free": // whether a lock is
-		if p.held(lock.Name(argument(1))) != (words[0] == "held") {
-			p.t.Errorf("not so: %s", line)
+	case "file": // the content of a file
+		p.wantContent(argument[1], text)
+	case "held", "free": // the state of a lock
+		if p.held(lock.Name(argument[1])) != (words[0] == "held") {
+			p.t.Errorf("not true: %s", line)
 		}
-	case "granted": // a lock is held, soon
-		p.until(line, func() bool { return p.held(lock.Name(argument(1))) })
+	case "granted": // a lock, soon
+		p.until(line, func() bool { return p.held(lock.Name(argument[1])) })
 	case "freed": // a lock, soon
-		p.until(line, func() bool { return !p.held(lock.Name(argument(1))) })
-	case "waiting": // so many wait for a lock, soon
+		p.until(line, func() bool { return !p.held(lock.Name(argument[1])) })
+	case "waiting": // the length of a queue, soon
 		p.until(line, func() bool {
-			status, _ := p.table.Get(lock.Name(argument(1)))
-			return fmt.Sprint(status.Waiting) == argument(2)
+			status, _ := p.table.Get(lock.Name(argument[1]))
+			return fmt.Sprint(status.Waiting) == argument[2]
 		})
-	case "moving": // bytes of so many transfers, soon
-		p.until(line, func() bool { return fmt.Sprint(p.driver.CountTransfers()) == argument(1) })
+	case "moving": // the number of transfers with a data connection, soon
+		n, _ := strconv.Atoi(argument[1])
+		p.moving(n)
 	case "break": // by an administrator
-		p.as("boss").breaks(argument(1))
+		p.as("boss").breaks(argument[1])
 	case "close", "reset", "leave", "quit": // a client
-		a := p.clients[argument(1)]
-		delete(p.clients, argument(1))
+		a := p.clients[argument[1]]
+		delete(p.clients, argument[1])
 		switch words[0] {
 		case "close":
 			a.Close()
@@ -265,25 +263,25 @@ func (p *scene) host(line string, words []string) {
 	case "restart": // the server, which takes some time
 		clear(p.clients)
 		p.restart(duration())
-	case "suspend", "resume": // whether locks may be changed
+	case "suspend", "resume": // the server
 		p.suspended.Store(words[0] == "suspend")
 	case "sweep":
 		if err := p.driver.Sweep(p.t.Context()); err != nil {
 			p.t.Error(err)
 		}
-	case "left": // what was moved aside: "lock file content, ..."
+	case "left": // all leftovers: "lock file content, ..."
 		p.wantLeftovers(strings.ReplaceAll(strings.Join(words[1:], " "), ", ", "\n"))
 	default:
-		p.t.Fatalf("no line of a script: %s", line)
+		p.t.Fatalf("not a line of a script: %s", line)
 	}
 }
 
-// glob returns what a pattern fits on disk, and fails if that is nothing.
+// glob returns the files on disk that a pattern matches. Without any, it fails the test.
 func (p *scene) glob(pattern string) []string {
 	p.t.Helper()
 	found, err := filepath.Glob(filepath.Join(p.root, pattern))
 	if err != nil || len(found) == 0 {
-		p.t.Errorf("nothing fits %s: %v", pattern, err)
+		p.t.Errorf("no file matches %s: %v", pattern, err)
 	}
 	return found
 }

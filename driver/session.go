@@ -9,15 +9,16 @@ import (
 	"time"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
+	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// client is one session, with its view of the tree and the locks. It is an afero.Fs and the library's ClientDriver (fs.go),
-// and the control.Handler of the control connection (this file). The goroutine that executes commands uses it, and so do
-// transfers.
+// client is one session with its view of the tree and the locks: the library's ClientDriver (fs.go), and the control.Handler of the control
+// connection (this file). The goroutine that executes commands uses it, and so do transfers.
 type client struct {
+	afero.Fs // has the other methods, which refuse
 	server   *Server
 	conn     *control.Conn
 	log      *slog.Logger
@@ -37,11 +38,7 @@ var _ control.Handler = (*client)(nil)
 
 // newClient is control.Options.NewHandler.
 func (s *Server) newClient(c *control.Conn) control.Handler {
-	return &client{server: s, conn: c, log: s.logOf(c)}
-}
-
-func (s *Server) logOf(c *control.Conn) *slog.Logger {
-	return s.log.With("connection", c.ID(), "remote", c.IP().String())
+	return &client{Fs: s.nothing, server: s, conn: c, log: s.log.With("connection", c.ID(), "remote", c.IP().String())}
 }
 
 // clientOf returns the session of the library's client.
@@ -54,7 +51,7 @@ func clientOf(cc ftpserver.ClientContext) (*client, bool) {
 	return c, ok
 }
 
-// Begin implements control.Handler. A command under way is a sign of life, even a wrong one. A transfer is one
+// Begin implements control.Handler. A command under way is a sign of life, even a wrong one. A transfer is a sign of life
 // only while its bytes move.
 func (c *client) Begin(cmd *control.Command) {
 	if c.server.log.Enabled(c.server.context, slog.LevelDebug) {
@@ -70,7 +67,7 @@ func (c *client) Begin(cmd *control.Command) {
 	}
 }
 
-// expandTilde makes CWD ~ change to the directory in which the account starts, as in vsftpd, unless a file has that name.
+// expandTilde makes CWD ~ change to the account's directory after login, as in vsftpd, unless a file has that name.
 func (c *client) expandTilde(cmd *control.Command) {
 	rest, ok := strings.CutPrefix(cmd.Param, "~")
 	if !ok || !cmd.Is("CWD", "XCWD") || rest != "" && rest[0] != '/' {
@@ -81,8 +78,8 @@ func (c *client) expandTilde(cmd *control.Command) {
 	}
 }
 
-// Said implements control.Handler. It logs the reply without secrets.
-func (c *client) Said(lines []byte) {
+// Replied implements control.Handler: it logs a reply without secrets.
+func (c *client) Replied(lines []byte) {
 	if !c.server.log.Enabled(c.server.context, slog.LevelDebug) {
 		return
 	}
@@ -90,7 +87,7 @@ func (c *client) Said(lines []byte) {
 	text := string(lines[:min(len(lines), most)])
 	switch {
 	case strings.HasPrefix(text, "500 'PASS"), strings.HasPrefix(text, "500 'ACCT"):
-		text = "500 ****" // the reply quotes a wrong verb, which may have a password behind it
+		text = "500 ****" // the reply quotes a wrong verb, which a password may follow
 	case len(lines) > most:
 		text += "..."
 	}
@@ -108,7 +105,8 @@ func (c *client) End(cmd *control.Command) {
 	}
 }
 
-// Ended implements control.Handler. The last transfer is over, so the next holder of a lock never finds bytes of this session.
+// Ended implements control.Handler: it releases or keeps the locks of the session. Its last transfer is over, so it changes no file
+// under the next holder of a lock.
 func (c *client) Ended(why control.Reason) {
 	c.log.Debug("session ended", "why", why)
 	locks := c.locks
@@ -117,14 +115,13 @@ func (c *client) Ended(why control.Reason) {
 	}
 	c.locks = nil
 	c.id.Store(0)
-	// The server's own context may have ended, but the end of a session must still release or keep its locks.
-	locks.Close(context.WithoutCancel(c.server.context))
+	locks.Close(context.WithoutCancel(c.server.context)) // also while the server stops
 }
 
-// askAgain is the time until IdleFor is called again for a session with a lock.
-const askAgain = time.Minute
+// idleStep is the longest time until IdleFor is called again for a session with a lock.
+const idleStep = time.Minute
 
-// IdleFor implements control.Handler: a session that speaks for a lock is not cut off before that lock ends.
+// IdleFor implements control.Handler: a session that acts for a lock does not time out before that lock ends.
 func (c *client) IdleFor() time.Duration {
 	if c.locks == nil {
 		return 0
@@ -134,9 +131,9 @@ func (c *client) IdleFor() time.Duration {
 	case !ok:
 		return 0
 	case never:
-		return askAgain
+		return idleStep
 	}
-	return min(until-c.server.clock.Now().Boot+time.Second, askAgain)
+	return min(until-c.server.clock.Now().Boot+time.Second, idleStep)
 }
 
 // Status implements control.Handler.
@@ -151,7 +148,7 @@ func (c *client) Status() []string {
 	return lines
 }
 
-// Kick ends the session with that id and discards its uploads under way. Its locks are treated as at every disconnect. The client gets 421
+// Kick ends the session with that id and discards its uploads under way. Its locks end or stay as at every disconnect. The client gets 421
 // with the reason. Kick reports whether there is such a session, and does not wait for its end.
 func (s *Server) Kick(id lock.SessionID, reason string) bool {
 	for conn := range s.conns.Conns() {
@@ -166,12 +163,12 @@ func (s *Server) Kick(id lock.SessionID, reason string) bool {
 // redacted returns the line for the log, without secrets.
 func redacted(cmd *control.Command) string {
 	for _, secret := range []string{"PASS", "ACCT"} {
-		if strings.HasPrefix(cmd.Verb, secret) { // a password may also follow a tab, or the verb itself
+		if strings.HasPrefix(cmd.Verb, secret) { // the password may follow a tab, or the verb without a space
 			return secret + " ****"
 		}
 	}
 	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
-		return "SITE LOCK AS ****" // with the nonce any client of the account speaks for the job's locks
+		return "SITE LOCK AS ****" // with the word, every client of the account can release the job's locks
 	}
 	return cmd.Line
 }

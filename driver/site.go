@@ -17,19 +17,19 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// siteCommands are the commands of SITE (RFC 959 section 4.1.3), with their lines in SITE HELP. run gets what stands behind the words of name.
+// siteCommands are the commands of SITE (RFC 959 section 4.1.3), with their lines in SITE HELP. run gets the text after name.
 var siteCommands = []struct {
 	name, help string
 	run        func(c *client, param string) control.Reply
 }{
-	{"LOCKS", "[glob]        the locks that are held, all or those whose path the glob fits", (*client).siteLocks},
+	{"LOCKS", "[glob]        the held locks; with a glob only those that match", (*client).siteLocks},
 	{"LOCK INFO", "path      the holder, since when and until when, with facts for programs", (*client).siteLockInfo},
-	{"LOCK AS", "nonce       sessions of one account with one nonce speak for each other's locks", (*client).siteLockAs},
-	{"LOCK AGE", "seconds    a shorter age for the locks that this session takes next; 0: the rule's", (*client).siteLockAge},
-	{"LOCK DISCONNECT", "RELEASE [seconds]  the locks that this session takes next end so long after its connection, or sooner", (*client).siteLockDisconnect},
+	{"LOCK AS", "word        sessions of one account with one word act for each other's locks", (*client).siteLockAs},
+	{"LOCK AGE", "seconds    a shorter age for locks that this session acquires from now on; 0: the rule's", (*client).siteLockAge},
+	{"LOCK DISCONNECT", "RELEASE [seconds]  locks acquired from now on end that long after the connection closes, or earlier", (*client).siteLockDisconnect},
 	{"LOCK RENEW", "path     a full age from now", (*client).siteLockRenew},
 	{"LOCK BREAK", "token path  take it away from the holder with that token (administrators)", (*client).siteLockBreak},
-	{"WAIT", "seconds        how long MKD on a held lock waits for it, and RMD of a lock for those below it; 0: not at all", (*client).siteWait},
+	{"WAIT", "seconds        how long MKD of a held lock waits for it; 0: not at all", (*client).siteWait},
 	{"CHMOD", "mode path     change the mode of a file (accounts that may)", (*client).siteChmod},
 }
 
@@ -37,7 +37,7 @@ var siteCommands = []struct {
 // held lock, and its SITE RMDIR removes trees.
 func (c *client) Site(param string) *ftpserver.AnswerCommand {
 	r := c.site(param)
-	c.conn.Command().Say(r)
+	c.conn.Command().Reply(r)
 	return &ftpserver.AnswerCommand{Code: r.Code, Message: r.Text}
 }
 
@@ -47,26 +47,24 @@ func (c *client) site(param string) control.Reply {
 	if name == "LOCK" {
 		var which string
 		which, param = word(param)
-		if name += " " + strings.ToUpper(which); strings.TrimSpace(param) == "" {
-			return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
-		}
+		name += " " + strings.ToUpper(which)
 	}
-	help := []string{}
+	var help []string
 	for _, command := range siteCommands {
-		if command.name == name {
+		switch {
+		case command.name != name:
+		case strings.HasPrefix(name, "LOCK ") && strings.TrimSpace(param) == "":
+			return control.Reply{Code: 501, Text: "SITE " + name + " needs an argument"}
+		default:
 			return command.run(c, param)
 		}
 		help = append(help, " SITE "+command.name+" "+command.help)
 	}
-	switch strings.ToUpper(verb) {
-	case "HELP":
+	switch {
+	case name == "HELP":
 		return control.Reply{Code: 214, Text: "SITE commands:", Lines: help}
-	case "LOCK":
-		return control.Reply{Code: 501, Text: "SITE LOCK wants INFO, AS, AGE, DISCONNECT, RENEW or BREAK"}
-	case "MKDIR", "RMDIR":
-		return control.Reply{Code: 502, Text: "say MKD and RMD instead"}
-	case "UTIME", "SYMLINK", "CHOWN", "CHGRP", "UMASK", "IDLE":
-		return control.Reply{Code: 502, Text: "this server does not know SITE " + name}
+	case strings.HasPrefix(name, "LOCK "):
+		return control.Reply{Code: 501, Text: "SITE LOCK needs INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
 	}
 	return control.Reply{Code: 500, Text: control.Quoted(verb) + " is no SITE command of this server: see SITE HELP"}
 }
@@ -77,7 +75,7 @@ func word(s string) (first, rest string) {
 	return first, rest
 }
 
-// seconds reads a number of seconds that a time.Duration holds.
+// seconds reads a number of seconds that a time.Duration can hold.
 func seconds(param string) (time.Duration, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(param), 10, 64)
 	return time.Duration(n) * time.Second, err == nil && n <= 1<<32
@@ -86,7 +84,7 @@ func seconds(param string) (time.Duration, bool) {
 func (c *client) siteWait(param string) control.Reply {
 	d, ok := seconds(param)
 	if !ok {
-		return control.Reply{Code: 501, Text: "SITE WAIT wants a number of seconds"}
+		return control.Reply{Code: 501, Text: "SITE WAIT needs a number of seconds"}
 	}
 	c.locks.SetWait(d)
 	if d == 0 {
@@ -99,27 +97,28 @@ func (c *client) siteLockAs(nonce string) control.Reply {
 	if err := c.locks.SetNonce(nonce); err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
 	}
-	return control.Reply{Code: 200, Text: "sessions with this nonce are the same job"}
+	return control.Reply{Code: 200, Text: "sessions with this word are the same job"}
 }
 
 func (c *client) siteLockAge(param string) control.Reply {
 	d, ok := seconds(param)
 	if !ok {
-		return control.Reply{Code: 501, Text: "SITE LOCK AGE wants a number of seconds"}
+		return control.Reply{Code: 501, Text: "SITE LOCK AGE needs a number of seconds"}
 	}
 	c.locks.SetAge(d)
-	return control.Reply{Code: 200, Text: "for the locks that this session takes next"}
+	return control.Reply{Code: 200, Text: "applies to the locks that this session acquires from now on"}
 }
 
-// siteLockDisconnect is SITE LOCK DISCONNECT RELEASE: the next locks end soon after their connection, whatever the rule says.
+// siteLockDisconnect is SITE LOCK DISCONNECT RELEASE: the next locks end that many seconds after their connection, or at the time of the rule
+// if that is earlier.
 func (c *client) siteLockDisconnect(param string) control.Reply {
 	how, after := word(param)
 	grace, ok := seconds(cmp.Or(strings.TrimSpace(after), "0"))
 	if !ok || !strings.EqualFold(how, "RELEASE") {
-		return control.Reply{Code: 501, Text: "SITE LOCK DISCONNECT wants RELEASE and perhaps a number of seconds"}
+		return control.Reply{Code: 501, Text: "SITE LOCK DISCONNECT needs RELEASE and perhaps a number of seconds"}
 	}
 	c.locks.SetDisconnect(grace)
-	return control.Reply{Code: 200, Text: "the locks that this session takes next end " + grace.String() + " after its connection, or sooner"}
+	return control.Reply{Code: 200, Text: "locks that this session acquires from now on end " + grace.String() + " after its connection closes, or earlier"}
 }
 
 func (c *client) siteLockRenew(param string) control.Reply {
@@ -144,7 +143,7 @@ func (c *client) siteLockBreak(param string) control.Reply {
 	return c.withLock(path, func(view string, n lock.Name) (control.Reply, error) {
 		status, held := c.table().Get(n)
 		if token == 0 && held {
-			return control.Reply{Code: 550, Path: view, Text: tokens(status) + ": say SITE LOCK BREAK with the token before the path"}, nil
+			return control.Reply{Code: 550, Path: view, Text: tokens(status) + ": send SITE LOCK BREAK with the token before the path"}, nil
 		}
 		err := c.table().Break(c.server.context, n, lock.Token(token), c.locks.Owner(), "")
 		if errors.Is(err, lock.ErrStale) {
@@ -163,7 +162,7 @@ func tokens(status lock.Status) string {
 	return strings.Join(all, ", ")
 }
 
-// withLock returns the reply of operate for the lock that a path leads to.
+// withLock calls operate with the lock of a path, and returns its reply or that for its error.
 func (c *client) withLock(param string, operate func(view string, n lock.Name) (control.Reply, error)) control.Reply {
 	view := c.abs(param)
 	n, err := c.resolve(view)
@@ -177,14 +176,10 @@ func (c *client) withLock(param string, operate func(view string, n lock.Name) (
 	return r
 }
 
-const (
-	// maxGlob is the length of the longest glob of SITE LOCKS.
-	maxGlob = 256
-	// longestGlob bounds the time for matching one. The worst globs take 30 ms for a name.
-	longestGlob = 2 * time.Second
-)
+// maxGlob is the length of the longest glob of SITE LOCKS.
+const maxGlob = 256
 
-// lockGlob checks a glob from a client, and adds the leading slash if it has none. It refuses braces: matching thirty of them never ends.
+// lockGlob checks a glob from a client, and adds the leading slash if it has none. It refuses braces: thirty of them match forever.
 func lockGlob(text string) (string, error) {
 	glob := "/" + strings.TrimPrefix(text, "/")
 	switch {
@@ -198,7 +193,7 @@ func lockGlob(text string) (string, error) {
 	return glob, nil
 }
 
-// siteLocks lists the locks that the account can see, all or those that the glob fits.
+// siteLocks lists the locks within the account's home, all or those that the glob matches.
 func (c *client) siteLocks(param string) control.Reply {
 	pattern := strings.TrimSpace(param)
 	glob, err := lockGlob(pattern)
@@ -211,11 +206,9 @@ func (c *client) siteLocks(param string) control.Reply {
 		view, ok := c.account.inView(n)
 		switch {
 		case !ok:
-		case pattern == "": // all of them
-			names = append(names, n)
-		case time.Since(began) > c.server.longestGlob:
+		case time.Since(began) > c.server.bounds.glob:
 			return control.Reply{Code: 550, Text: "too much work for a pattern: shorten it"}
-		case doublestar.MatchUnvalidated(glob, view):
+		case pattern == "" || doublestar.MatchUnvalidated(glob, view):
 			names = append(names, n)
 		}
 	}
@@ -226,35 +219,24 @@ func (c *client) siteLocks(param string) control.Reply {
 		return control.Reply{Code: 211, Text: "no locks are held"}
 	}
 	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(names)), Rows: func(line func(string) error) (string, error) {
-		return "", c.lockRows(names, line)
+		more, err := c.server.eachLock(c.account, names, func(n lock.Name, view string) (err error) {
+			v, verr := c.locks.View(n)
+			if verr != nil || len(v.Holds) == 0 {
+				return nil
+			}
+			for _, text := range append([]string{" " + view + ":" + strings.Join(lockLines(v.Status), ";")}, factLines(view, v, c.server.clock.Now())...) {
+				err = cmp.Or(err, line(text))
+			}
+			return err
+		})
+		if more > 0 && err == nil {
+			err = line(fmt.Sprintf(" and %d more", more))
+		}
+		return "", err
 	}}
 }
 
-// lockRows calls line for each of the locks that is still held, maxShown at most, until an error. It runs while the client reads the lines,
-// so it keeps the names only.
-func (c *client) lockRows(names []lock.Name, line func(string) error) error {
-	for _, n := range names[:min(len(names), maxShown)] {
-		v, err := c.locks.View(n)
-		if err := c.table().Valid(); err != nil {
-			return err
-		}
-		view, ok := c.account.inView(n)
-		if err != nil || !ok || len(v.Holds) == 0 {
-			continue
-		}
-		for _, text := range append([]string{" " + view + ":" + strings.Join(lockLines(v.Status), ";")}, factLines(view, v, c.server.clock.Now())...) {
-			if err := line(text); err != nil {
-				return err
-			}
-		}
-	}
-	if more := len(names) - maxShown; more > 0 {
-		return line(fmt.Sprintf(" and %d more", more))
-	}
-	return nil
-}
-
-// lockLines describe the holds of a lock.
+// lockLines describes the holds of a lock, one in a line.
 func lockLines(status lock.Status) []string {
 	var lines []string
 	for _, h := range status.Holds {
@@ -274,15 +256,24 @@ func lockLines(status lock.Status) []string {
 	return lines
 }
 
-// siteChmod is SITE CHMOD: an octal mode and a path. The library's own panics without a path (handle_files.go:268).
+// siteChmod is SITE CHMOD with an octal mode and a path, for accounts that may. The library's own panics without a path (handle_files.go:268).
 func (c *client) siteChmod(param string) control.Reply {
 	mode, name := word(param)
 	bits, err := strconv.ParseUint(mode, 8, 32)
-	if err != nil || name == "" {
-		return control.Reply{Code: 501, Text: "SITE CHMOD wants an octal mode of at most 777 and a path"}
+	if err != nil || bits > 0o777 || name == "" {
+		return control.Reply{Code: 501, Text: "SITE CHMOD needs an octal mode of at most 777 and a path"}
 	}
 	view := c.abs(name)
-	if err := c.Chmod(view, fs.FileMode(bits)); err != nil {
+	err = errChmod
+	if c.account.Chmod {
+		err = c.setAttributes(view, func(n lock.Name) error {
+			if err := c.checkFixed(n); err != nil {
+				return err
+			}
+			return c.server.tree.Chmod(string(n), fs.FileMode(bits))
+		})
+	}
+	if c.noteChange(err) != nil {
 		return c.replyFor(view, err)
 	}
 	return done(200, view, "has mode "+mode)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// statFor is Stat for a command: it describes what has the name as far as the command wants to know it, and says the reply.
+// statFor is Stat for a command: it returns the description and the reply that the command needs.
 func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r control.Reply, err error) {
 	switch {
 	case cmd.Is("CWD", "XCWD", "CDUP", "XCUP"):
@@ -23,30 +22,26 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(250, view, "is the current directory"), err
 	case cmd.Is("RNFR"):
 		c.renaming = ""
-		if info, err = c.mayMoveFrom(view); err == nil {
+		if _, info, err = c.mayMoveFrom(view); err == nil {
 			c.renaming = view
 		}
 		return info, done(350, view, "is there: now RNTO"), err
 	case cmd.Is("STAT"):
 		r, err = c.statListing(cmd.Param)
-		return virtual{}, r, err // for the library, after everything was said
-	}
-	if cmd.Is("SIZE", "MDTM", "MLST") {
+		return virtual{}, r, err // the library needs a description, though the reply is complete
+	case cmd.Is("SIZE", "MDTM", "MLST"):
 		c.look(cmd, view)
 	}
 	if info, err = c.stat(view); err != nil {
 		return nil, r, err
 	}
 	switch {
-	case cmd.Is("SIZE"): // RFC 3659 section 4: bytes as they lie on disk, in ASCII too, as vsftpd has it
+	case cmd.Is("SIZE"): // RFC 3659 section 4. In ASCII type, too, it is the size on disk, as in vsftpd
 		r, err = sizeOf(info)
-	case cmd.Is("MDTM"): // RFC 3659 section 3; of a lock: when it was acquired
+	case cmd.Is("MDTM"): // RFC 3659 section 3. The time of a lock is that of its grant
 		r = modifiedAt(info)
 	case cmd.Is("MLST"): // RFC 3659 section 7
-		var n lock.Name
-		n, err = c.subject(view, info)
-		facts := c.formatFacts(entry{shown: view, info: info, name: n})
-		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + facts}}
+		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + c.formatFacts(entry{view, info})}}
 	}
 	return info, r, err
 }
@@ -56,10 +51,11 @@ func modifiedAt(info fs.FileInfo) control.Reply {
 }
 
 func sizeOf(info fs.FileInfo) (control.Reply, error) {
+	_, made := info.(virtual)
 	switch {
 	case info.IsDir():
 		return control.Reply{}, errIsDir
-	case isMade(info): // a client that compares it with what RETR sends would think that bytes were lost
+	case made: // a client that compares the size with the bytes of RETR would report a truncated file
 		return control.Reply{}, errChanging
 	case !info.Mode().IsRegular():
 		return control.Reply{}, files.ErrNotRegular
@@ -67,36 +63,16 @@ func sizeOf(info fs.FileInfo) (control.Reply, error) {
 	return control.Reply{Code: 213, Text: strconv.FormatInt(info.Size(), 10)}, nil
 }
 
-// statListing is STAT of a path, as LIST would show it (RFC 959 section 4.1.3).
-func (c *client) statListing(param string) (control.Reply, error) {
-	l, err := c.listing(formatLong, param)
-	if err != nil {
-		return control.Reply{}, err
-	}
-	return control.Reply{Code: 213, Text: "Status of " + l.view + ":", Rows: func(line func(string) error) (string, error) {
-		defer l.Close()
-		var sending error
-		err := l.lines(func(text string) error {
-			sending = line(" " + text)
-			return sending
-		})
-		if err == nil || sending != nil {
-			return "End of status", sending
-		}
-		return "This status is not complete: " + c.replyFor("", err).Text, nil
-	}}, nil
-}
-
-// lstat describes what a name stands for: a lock, or what lies on disk. A lock's modification
-// time is the moment when it was acquired.
+// lstat describes the lock or the file with a name. The modification time of a lock is the time of its grant.
 func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 	if s, held := c.table().Get(n); held && !s.Holds[0].Automatic {
-		return lockInfo(s), nil
+		oldest := s.Holds[0]
+		return virtual{n.Base(), 0, fs.ModeDir | 0o755, oldest.Acquired.Wall, oldest.Owner.Account}, nil
 	}
 	return c.server.tree.Lstat(string(n))
 }
 
-// stat is lstat with the last link followed.
+// stat is lstat of a path. It follows a link at the end.
 func (c *client) stat(view string) (fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return c.server.statusInfo(c.account), nil
@@ -109,14 +85,14 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return info, err
 	}
-	target, err := c.follow(view)
-	if err != nil {
+	if n, err = c.follow(view); err != nil {
 		return nil, err
 	}
-	return c.lstat(target)
+	return c.lstat(n)
 }
 
-// enter is CWD: it says whether the session may make that its working directory.
+// enter is CWD. Unless the rule allows it, only a session that acts for a lock may make it its working directory: another session
+// would take it for an ordinary directory.
 func (c *client) enter(view string) (fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return nil, errNotDir
@@ -131,40 +107,30 @@ func (c *client) enter(view string) (fs.FileInfo, error) {
 		return nil, err
 	case !info.IsDir():
 		return nil, errNotDir
-	case !c.isLock(n):
+	}
+	isLock, host := c.isLock(n)
+	if !isLock {
 		return info, nil
 	}
-	return info, c.enterLock(n)
-}
-
-// enterLock refuses a session that does not speak for the lock: it would take the directory for its own.
-func (c *client) enterLock(n lock.Name) error {
 	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
-		return nil
+		return info, nil
 	}
-	s, held := c.table().Get(n)
-	if !held {
-		return cmp.Or(c.hostsLock(n), error(errNotHolder))
+	if !c.table().Held(n) {
+		return info, cmp.Or(host, error(errNotHolder))
 	}
-	if _, err := c.locks.SpeaksFor(n); err != nil {
-		return s.HeldError()
+	if _, err := c.locks.ActsFor(n); err != nil {
+		return nil, err
 	}
-	return nil
+	return info, nil
 }
 
-// lockInfo describes a lock as a directory. Its time is when the first of the holds that stand was acquired.
-func lockInfo(s lock.Status) fs.FileInfo {
-	first := slices.MinFunc(s.Holds, func(a, b lock.Hold) int { return a.Acquired.Wall.Compare(b.Acquired.Wall) })
-	return virtual{s.Name.Base(), 0, fs.ModeDir | 0o755, first.Acquired.Wall, s.Holds[0].Owner.Account}
-}
-
-// virtual describes what is not on the disk: a lock, the status file.
+// virtual describes a file that is not on disk: a lock, the status file.
 type virtual struct {
 	name     string
 	size     int64
 	mode     fs.FileMode
 	modified time.Time
-	owner    string // the holder's account for a lock
+	owner    string // of a lock: the account of its holder
 }
 
 func (v virtual) Name() string       { return v.name }
@@ -174,22 +140,10 @@ func (v virtual) ModTime() time.Time { return v.modified }
 func (v virtual) IsDir() bool        { return v.mode.IsDir() }
 func (v virtual) Sys() any           { return nil }
 
-// isMade reports whether info describes what is not on the disk.
-func isMade(info fs.FileInfo) bool {
-	_, made := info.(virtual)
-	return made
-}
-
-// ownerOf is the account of a lock's holder; "" for everything else.
-func ownerOf(info fs.FileInfo) string {
-	v, _ := info.(virtual)
-	return v.owner
-}
-
-// isNotThere reports whether an error says that nothing has the name.
+// isNotThere reports whether an error means that no file has the name.
 func isNotThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// abs is the path that a parameter means, as the account sees it.
+// abs returns the absolute path of a parameter, as the account sees it.
 func (c *client) abs(param string) string {
 	if strings.HasPrefix(param, "/") {
 		return path.Clean(param)

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,114 +12,84 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// maxShown bounds the locks in SITE LOCKS and the status file.
-const maxShown = 10_000
-
-// sessionText returns an id as text; "" for none.
-func sessionText(id lock.SessionID) string {
-	if id == 0 {
-		return ""
-	}
-	return id.String()
-}
-
-// statusFile is the content of the status file, for clients that have RETR only. It is made while it is sent. It contains
-// the locks within the account's home, in JSON, so a name that is not UTF-8 contains replacement characters.
-type statusFile struct {
-	server  *Server
-	account Account
-	skip    int64 // bytes at its beginning that are not sent
-}
-
-// WriteTo implements io.WriterTo.
-func (f *statusFile) WriteTo(w io.Writer) (int64, error) {
-	s := f.server
-	out := &skipper{w: w, skip: f.skip}
-	b := bufio.NewWriterSize(out, 16<<10)
-	fmt.Fprintf(b, "{\n  \"now\": %s,\n  \"locks\": [", jsonText(s.clock.Now().Wall.UTC(), ""))
-	shown, more, between := 0, 0, ""
-	for _, n := range s.table.Names() {
-		view, ok := f.account.inView(n)
-		held, isHeld := lock.Status{}, false
-		if ok {
-			held, isHeld = s.table.Get(n)
-		}
+// eachLock calls f with those of the names that are held and in the account's home, and with their paths there, until an error. After bounds.locks
+// calls it only counts, and returns how many more there are. It returns an error when this server may no longer report on locks.
+func (s *Server) eachLock(a Account, names []lock.Name, f func(n lock.Name, view string) error) (more int, err error) {
+	shown := 0
+	for _, n := range names {
+		view, ok := a.inView(n)
 		switch {
-		case !isHeld:
+		case !ok || !s.table.Held(n):
 			continue
-		case shown == maxShown:
+		case shown == s.bounds.locks:
 			more++
 			continue
 		}
 		shown++
-		if err := s.table.Valid(); err != nil { // as for SITE LOCK INFO
-			return out.n, err
+		if err := s.table.Valid(); err != nil {
+			return 0, err
 		}
-		for _, hold := range s.statusHolds(view, held) {
-			if _, err := fmt.Fprintf(b, "%s\n    %s", between, jsonText(hold, "    ")); err != nil {
-				return out.n, err
+		if err := f(n, view); err != nil {
+			return 0, err
+		}
+	}
+	return more, nil
+}
+
+// statusFile is the content of the status file, for clients that have RETR only: the locks in the account's home, in JSON. It is made while
+// it is sent. If a name is not UTF-8, replacement characters stand in it.
+type statusFile struct {
+	server  *Server
+	account Account
+}
+
+// WriteTo implements io.WriterTo.
+func (f *statusFile) WriteTo(w io.Writer) (n int64, err error) {
+	s, b := f.server, bufio.NewWriterSize(w, 16<<10)
+	write := func(text string) error {
+		m, err := b.WriteString(text)
+		n += int64(m)
+		return err
+	}
+	now, before, after := s.clock.Now(), "", ""
+	write("{\n  \"now\": " + jsonText(now.Wall.UTC()) + ",\n  \"locks\": [") // Flush returns its error, too
+	more, err := s.eachLock(f.account, s.table.Names(), func(n lock.Name, view string) error {
+		held, _ := s.table.Get(n)
+		held.Name = lock.Name(view)
+		for _, l := range status.Locks([]lock.Status{held}, now) {
+			l.Rule = "" // its glob contains paths outside the view
+			if err := write(before + "\n    " + jsonText(l)); err != nil {
+				return err
 			}
-			between = ","
+			before, after = ",", "\n  "
 		}
+		return nil
+	})
+	if err != nil {
+		return n, err
 	}
-	if between != "" {
-		b.WriteString("\n  ")
-	}
-	b.WriteString("]")
+	write(after + "]")
 	if more > 0 {
-		fmt.Fprintf(b, ",\n  \"more\": %d", more) // locks that are left out
+		write(fmt.Sprintf(",\n  \"more\": %d", more)) // locks that are left out
 	}
-	b.WriteString("\n}\n")
-	return out.n, b.Flush()
+	write("\n}\n")
+	return n, b.Flush()
 }
 
 // Close implements content.
 func (f *statusFile) Close() error { return nil }
 
-// statusHolds returns the holds of one lock, with its path in the account's view.
-func (s *Server) statusHolds(view string, l lock.Status) []status.Lock {
-	l.Name = lock.Name(view)
-	all := status.Locks([]lock.Status{l}, s.clock.Now())
-	for i := range all {
-		all[i].Rule = "" // its glob contains paths outside the view
-	}
-	return all
-}
-
-// jsonText returns a value in JSON. Its lines but the first are indented.
-func jsonText(value any, indent string) []byte {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetIndent(indent, "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+// jsonText returns a value as indented JSON.
+func jsonText(value any) string {
+	text, err := json.MarshalIndent(value, "    ", "  ")
+	if err != nil {
 		panic(err) // JSON can represent all these values
 	}
-	return bytes.TrimRight(b.Bytes(), "\n")
+	return string(text)
 }
 
-// skipper passes on all bytes but the first few.
-type skipper struct {
-	w    io.Writer
-	skip int64
-	n    int64 // bytes passed on
-}
-
-func (s *skipper) Write(p []byte) (int, error) {
-	skipped := min(s.skip, int64(len(p)))
-	s.skip -= skipped
-	n, err := s.w.Write(p[skipped:])
-	s.n += int64(n)
-	return int(skipped) + n, err
-}
-
-// statusSize returns the length of the status file at the moment.
-func (s *Server) statusSize(a Account) int64 {
-	n, _ := (&statusFile{server: s, account: a}).WriteTo(io.Discard)
-	return n
-}
-
-// statusInfo describes the status file.
+// statusInfo describes the status file, with its size now.
 func (s *Server) statusInfo(a Account) fs.FileInfo {
-	return virtual{path.Base(s.settings.Load().StatusFile), s.statusSize(a), 0o444, s.clock.Now().Wall, ""}
+	size, _ := (&statusFile{s, a}).WriteTo(io.Discard)
+	return virtual{path.Base(s.settings.Load().StatusFile), size, 0o444, s.clock.Now().Wall, ""}
 }

@@ -1,10 +1,12 @@
 package driver
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"io"
 	"net"
 	"path"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,86 +16,68 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// upload is what a transfer knows of the file that it receives.
+// upload is the part of a transfer that receives a file. Its methods are in the order of their calls: openUpload checks the locks of the
+// path and makes a temporary file, ReadFrom receives the bytes, and Close publishes the file (publish.go).
 type upload struct {
-	file     *files.Upload // staged; its name may be protected by locks by the time when it is published
-	began    lock.Title    // under which it began; the zero Title: its name was not protected
-	received int64         // bytes that came over the wire
-	ended    time.Time     // when the data connection did
-	meant    bool          // its client ended the stream itself (TLS's close_notify): a killed one does not
-	proven   bool          // that nothing is missing: it is meant, or as long as was announced
-	unique   bool          // STOU: its name is chosen
-	renamed  bool          // the name that the 150 contained was taken, and another one was chosen
-	size     int64         // of a protected file that is complete
-	sum      string        // its SHA-256
-	title    lock.Title    // by which it was published
-	told     event.Event   // of its end
+	file           *files.Upload // staged; nil: the transfer is a download
+	permitAtStart  lock.Permit   // of the session for the path when the upload began; the zero Permit: no lock protected the path
+	received       int64         // bytes on the wire
+	dataEnded      time.Time     // the end of the data connection
+	gotCloseNotify bool          // the client ended the stream with the close_notify of TLS, which a killed client does not send
+	proven         bool          // nothing is missing: the client sent close_notify, or as many bytes as announced
+	sum            string        // the SHA-256 of a protected file
+	permitAtEnd    lock.Permit   // of the session when the file was published
+	outcome        event.Event   // the event of the end
 }
 
-// uniqueName is what STOU begins with to find a name.
-const uniqueName = "ftp"
-
-// openUpload opens what the command writes to.
+// openUpload begins STOR, APPE and STOU.
 func (t *transfer) openUpload(appending bool, offset int64) error {
-	c := t.client
+	c, unique := t.client, t.cmd.Is("STOU")
+	opening := "opening data connection for "
+	if unique {
+		t.view = c.uniqueName(t.view)
+		opening = "FILE: " // RFC 1123 section 4.1.2.9
+	}
+	if t.ascii && offset > 0 && !appending {
+		return errASCIIOffset
+	}
 	n, err := c.resolve(t.view)
 	if err != nil {
 		return err
 	}
-	t.unique = t.cmd.Is("STOU")
-	if t.unique { // the path may be a directory, or a link to one
-		if dir, derr := c.follow(t.view); derr == nil && c.isDirectory(dir) {
-			n, t.view = lock.Name(path.Join(string(dir), uniqueName)), path.Join(t.view, uniqueName)
-		}
-	}
-	if err := t.may(n); err != nil {
+	if err := c.mayCreate(n, t.view); err != nil {
 		return err
 	}
-	if err := c.openLocks(n); err != nil {
+	if t.permitAtStart, err = c.mayChange(t.cmd, n); err != nil {
 		return err
 	}
-	t.file, err = c.server.tree.Upload(string(n),
-		files.UploadOptions{Append: appending, Offset: offset, Unique: t.unique, Gone: c.conn.Gone})
-	if err != nil {
+	if err := c.makeLockDirectories(n); err != nil {
 		return err
 	}
-	opening := "opening data connection for " + t.view
-	if t.unique { // only now the name is known
-		if err := t.chosen(); err != nil {
-			return err
-		}
-		opening = "FILE: " + t.view // RFC 1123 section 4.1.2.9
-	}
-	t.cmd.Say(control.Reply{Code: 150, Text: opening})
-	return nil
-}
-
-// chosen takes over the name that was chosen for the file.
-func (t *transfer) chosen() error {
-	n := t.name()
-	t.mu.Lock()
-	t.view = path.Join(path.Dir(t.view), n.Base())
-	t.mu.Unlock()
-	return t.may(n)
-}
-
-// may says whether a file of that name may be uploaded, and notes under which title.
-func (t *transfer) may(n lock.Name) (err error) {
-	if err = t.client.mayCreate(n, t.view); err == nil {
-		t.began, err = t.client.mayChange(t.cmd, n)
+	t.file, err = c.server.tree.Upload(string(n), files.UploadOptions{Append: appending, Offset: offset, New: unique, Gone: t.abortedOrGone})
+	if err == nil {
+		t.cmd.Reply(control.Reply{Code: 150, Text: opening + t.view})
 	}
 	return err
 }
 
-func (c *client) isDirectory(n lock.Name) bool {
-	info, err := c.lstat(n)
-	return err == nil && info.IsDir()
+// abortedOrGone reports whether the upload was aborted, or its client has hung up.
+func (t *transfer) abortedOrGone() bool { return t.cmd.Cause() != nil || t.client.conn.Gone() }
+
+// uniqueName returns a path for STOU with a random end, so that no other file has it: in a directory "ftp.END", otherwise "NAME.END".
+func (c *client) uniqueName(view string) string {
+	if n, err := c.follow(view); err == nil {
+		if info, err := c.lstat(n); err == nil && info.IsDir() {
+			view = path.Join(view, "ftp")
+		}
+	}
+	return view + "." + strings.ToLower(rand.Text()[:10])
 }
 
-// ReadFrom implements io.ReaderFrom: it receives everything.
+// ReadFrom implements io.ReaderFrom: it receives all bytes.
 func (t *transfer) ReadFrom(r io.Reader) (int64, error) {
 	err := t.move(r, t.receive)
-	t.ended = time.Now()
+	t.dataEnded = time.Now()
 	return t.received, err
 }
 
@@ -102,9 +86,9 @@ func (t *transfer) receive(conn net.Conn) error {
 	if !ok {
 		return t.copy(conn)
 	}
-	// A tls.Conn takes the end of the connection for that of the stream, as anybody on the way could cut it
-	// (RFC 8446 section 6.1), and does not tell the two apart.
-	below := &ending{Conn: secure.NetConn()}
+	// For a tls.Conn the end of the connection is the end of the stream, although an attacker can cut the connection
+	// (RFC 8446 section 6.1).
+	below := &eofConn{Conn: secure.NetConn()}
 	secure, err := t.encrypted(below)
 	if err != nil {
 		return err
@@ -112,41 +96,41 @@ func (t *transfer) receive(conn net.Conn) error {
 	if err := t.copy(secure); err != nil {
 		return err
 	}
-	if below.ended { // after a close_notify it is not read on
+	if below.sawEOF { // after a close_notify nothing more is read
 		return io.ErrUnexpectedEOF
 	}
-	t.meant = true
-	_ = secure.CloseWrite() // some clients wait for it; everything has come
+	t.gotCloseNotify = true
+	_ = secure.CloseWrite() // some clients wait for it; all bytes have come
 	return nil
 }
 
-// ending is a connection that notes whether it was read to its end.
-type ending struct {
+// eofConn is a connection that notes that it was read to its end.
+type eofConn struct {
 	net.Conn
-	ended bool
+	sawEOF bool
 }
 
-func (e *ending) Read(p []byte) (int, error) {
+func (e *eofConn) Read(p []byte) (int, error) {
 	n, err := e.Conn.Read(p)
-	e.ended = e.ended || err == io.EOF
+	e.sawEOF = e.sawEOF || err == io.EOF
 	return n, err
 }
 
-// spliceAfter is how much of an upload passes through this process before the rest goes into the file within the kernel
-// (splice, by os.File): for small files that costs more than it saves.
+// spliceAfter is the number of bytes that pass through this process before the kernel moves the rest into the file (splice, by os.File).
+// For small files splice costs more than it saves.
 const spliceAfter = 256 << 10
 
-// copy writes what comes, as much at a time as there is.
+// copy writes the bytes of the data connection to the file.
 func (t *transfer) copy(conn net.Conn) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	_, plain := conn.(syscall.Conn) // of tls.Conn there is no socket
+	_, plain := conn.(syscall.Conn) // a tls.Conn has no socket
 	var lf toLF
 	for {
 		n, err := conn.Read((*buf)[1:])
 		t.received += int64(n)
 		piece := (*buf)[1 : 1+n]
-		if t.ascii { // in place: there is room before it for the CR that may have been held back
+		if t.ascii { // in place: the byte before piece is for a CR that was held back
 			piece = lf.convert((*buf)[:0], piece)
 			if err == io.EOF {
 				piece = lf.end(piece)
@@ -167,7 +151,7 @@ func (t *transfer) copy(conn net.Conn) error {
 			t.received += n
 			if err != nil {
 				return err
-			} // splice takes urgent data for the end of the connection; a read decides
+			} // splice also stops at urgent data; the next Read reports whether this is the end
 		}
 	}
 }

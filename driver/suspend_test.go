@@ -8,7 +8,7 @@ import (
 
 const notNow = "not now: etcd does not answer; nothing was changed, try again"
 
-func TestWhileSuspendedLocksAndWhatTheyProtectStayAsTheyAre(t *testing.T) {
+func TestASuspendedServerChangesNoLockAndNoProtectedFile(t *testing.T) {
 	plays(t, `
 		- write /phone.tsv old
 		- write /plain old
@@ -46,14 +46,14 @@ func TestWhileSuspendedLocksAndWhatTheyProtectStayAsTheyAre(t *testing.T) {
 		boss5 => 451 /phone.tsv: `+notNow+`
 		boss6 => 451 /x_lock/f: `+notNow+`
 		boss STOR /phone.tsv <<< new => 451 /phone.tsv: `+notNow+`
-		# what no lock protects is promised nothing, and goes on
+		# uploads that no lock protects go on
 		a => 226 *
 		- file /plain before
 		- file /phone.tsv old
 		- pass 1h
 		- resume
 		- pass 0s
-		# sessions have stayed
+		# the sessions are still open
 		boss STOR /phone.tsv <<< late => 550 *taken away*
 		boss RMD /phone_lock => 550 /phone_lock: taken away *
 		boss MKD /phone_lock => 257 *
@@ -67,7 +67,7 @@ func TestWhileSuspendedLocksAndWhatTheyProtectStayAsTheyAre(t *testing.T) {
 		protected, plainLocks)
 }
 
-// deposing is a tree whose server is deposed while the tree opens the directory of a change.
+// deposing is a tree whose server is replaced while the tree opens the directory of a change.
 type deposing struct {
 	*files.Tree
 	server *server

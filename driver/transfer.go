@@ -16,47 +16,35 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// Why a transfer did not end well.
+// The causes for which a data connection ends a transfer.
 var (
-	errBroke      = &refusal{code: 426, cause: "broken", text: "the data connection broke"}
 	errStalled    = &refusal{code: 426, cause: "stalled", text: "the data connection stood still for too long"}
-	errContested  = &refusal{code: 426, cause: "contested", text: "two data connections came from your address, and one of them is somebody else's"}
+	errSlow       = &refusal{code: 426, text: "the data connection was too slow for too long"}
+	errContested  = &refusal{code: 426, cause: "contested", text: "two data connections came from your address; the server cannot tell which is yours"}
 	errNotResumed = &refusal{code: 522, cause: "not-resumed", text: "the data connection must resume the TLS session; under TLS 1.2 curl, PHP and Ruby cannot"}
 	errNotOpened  = &refusal{code: 425, cause: "not-opened", text: "cannot open the data connection"}
 	errPanic      = &refusal{code: 451, text: "internal error"}
 )
 
-// transfer is one use of a data connection: the handle that the library moves bytes with. It is an upload if it has a file,
-// a download otherwise. The library hands ReadFrom and WriteTo the data connection itself, active mode and TLS included, so
-// that is where bytes are moved, converted and timed.
+// transfer is one use of a data connection, and the handle that GetHandle returns. It is an upload if it has a file, otherwise a
+// download. The library passes the data connection itself to ReadFrom and WriteTo, in active mode and under TLS, too; they move,
+// convert and watch the bytes.
 //
-// How far it has come, and what has aborted it, is the state of cmd. The fields above mu belong to the goroutine that transfers.
+// The state of the transfer, from the wait for the data connection to its outcome, is in cmd (control.Command), which other goroutines
+// may abort. All fields belong to the goroutine that executes the transfer. Those above conn do not change after GetHandle.
 type transfer struct {
-	client    *client
-	cmd       *control.Command
-	ascii     bool
-	announced int64  // by ALLO; 0: nothing
-	works     func() // is called when bytes move: a sign of life
-	account   Account
-	since     time.Time
-	conn      net.Conn  // the socket of its data connection, also below TLS; nil: there is none yet
-	openedAt  time.Time // when that was there, behind the 150
+	client     *client
+	cmd        *control.Command
+	view       string // the path as the client sees it
+	ascii      bool
+	announced  int64     // by ALLO, in bytes; 0: nothing
+	signOfLife func()    // records a sign of life of the session; called while bytes move
+	since      time.Time // the beginning of the command
+
+	conn     net.Conn  // the data connection, below TLS; nil: there is none yet
+	openedAt time.Time // when the library passed conn on, after the 150
 	upload
 	download
-
-	mu   sync.Mutex
-	view string // the path that the client named
-}
-
-// newTransfer takes over what ALLO and TYPE said.
-func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
-	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), works: c.locks.Work,
-		account: c.account, since: time.Now()}
-	if !t.ascii {
-		t.announced = c.announced
-	}
-	c.announced = 0
-	return t
 }
 
 var (
@@ -64,11 +52,21 @@ var (
 	_ ftpserver.FileTransferError = (*transfer)(nil)
 )
 
-// move takes the data connection and has f move all bytes, while it is watched.
+// newTransfer returns a transfer with the settings of TYPE and ALLO.
+func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
+	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), signOfLife: c.locks.Work, since: time.Now()}
+	if !t.ascii { // the client counts its own line ends
+		t.announced = c.announced
+	}
+	c.announced = 0
+	return t
+}
+
+// move calls f, which moves all bytes over the data connection, and watches the connection meanwhile.
 func (t *transfer) move(stream any, f func(net.Conn) error) error {
 	conn, ok := stream.(net.Conn)
 	if !ok {
-		return errBroke
+		return os.ErrInvalid
 	}
 	t.conn, t.openedAt = conn, time.Now()
 	if secure, ok := conn.(*tls.Conn); ok {
@@ -77,14 +75,12 @@ func (t *transfer) move(stream any, f func(net.Conn) error) error {
 	if err := t.cmd.Connected(t.conn); err != nil {
 		return err
 	}
-	t.client.server.transfers.add(t)
-	stop := t.watch()
-	defer stop()
-	return t.named(t.guarded(func() error { return f(conn) }))
+	t.client.server.transfers.Store(t, &progress{changed: t.openedAt, rate: pace{since: t.openedAt}})
+	return t.dataError(t.guarded(func() error { return f(conn) }))
 }
 
-// TransferError implements ftpserver.FileTransferError: there is no data connection, or not all bytes came or went. What ended the transfer
-// before counts. It is called before the client hears of it, and hangs up.
+// TransferError implements ftpserver.FileTransferError. The library calls it before it replies to the client, if no data connection
+// came or if ReadFrom or WriteTo failed. An earlier cause counts.
 func (t *transfer) TransferError(err error) {
 	if t.conn == nil {
 		err = errNotOpened
@@ -95,25 +91,29 @@ func (t *transfer) TransferError(err error) {
 // contested returns an error if a second data connection has come.
 func (t *transfer) contested() error {
 	if t.client.conn.Contested() {
-		t.client.log.Warn("two data connections came from one address; the transfer is refused", "path", t.path())
+		t.client.log.Warn("two data connections came from one address; the transfer is refused", "path", t.view)
 		return errContested
 	}
 	return nil
 }
 
-// guarded makes an error of a bug, so that it ends nobody else's session.
+// guarded returns a panic of f as an error, so that a bug does not end other sessions.
 func (t *transfer) guarded(f func() error) (err error) {
 	defer func() {
 		if found := recover(); found != nil {
-			t.client.log.Error("a transfer failed in an unforeseen way", "path", t.path(), "panic", found, "stack", string(debug.Stack()))
+			t.client.log.Error("a transfer failed in an unforeseen way", "path", t.view, "panic", found, "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
 	return f()
 }
 
-// named gives an error of the data connection a name. Others are the disk's, or the driver's.
-func (t *transfer) named(err error) error {
+// dataError returns errStalled or net.ErrClosed for an error of the data connection, and other errors unchanged: those of the disk, and
+// refusals.
+func (t *transfer) dataError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var (
 		disk  *fs.PathError
 		errno syscall.Errno
@@ -121,31 +121,29 @@ func (t *transfer) named(err error) error {
 	)
 	_, known := t.client.explain(err)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded): // the watch has ended it
+	case errors.Is(err, os.ErrDeadlineExceeded): // watch has set the deadline
 		return errStalled
 	case known, errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op):
 		return err
 	}
-	t.client.log.Debug("data connection failed", "path", t.path(), "err", err)
-	return errBroke
+	t.client.log.Debug("data connection failed", "path", t.view, "err", err)
+	return net.ErrClosed
 }
 
-// end reports how the transfer has ended, and returns err for the library.
+// end reports the outcome of the transfer in the final reply and in an event, and returns err for the library.
 func (t *transfer) end(done string, err error) error {
-	t.client.server.transfers.remove(t)
-	t.tell(err)
+	t.client.server.transfers.Delete(t)
+	t.publishEnd(err)
 	if err == nil {
-		t.works()
-		t.cmd.Say(control.Reply{Code: 226, Text: done})
+		t.signOfLife()
+		t.cmd.Reply(control.Reply{Code: 226, Text: done})
 		return nil
 	}
-	t.cmd.Say(t.client.replyFor(t.path(), err))
+	t.cmd.Reply(t.client.replyFor(t.view, err))
 	return err
 }
 
-// Close implements io.Closer: the library calls it when the data connection has ended, before it writes the reply.
+// Close implements io.Closer. The library calls it when the data connection has ended, before the final reply.
 func (t *transfer) Close() error {
 	defer t.cmd.Closed()
 	if t.file != nil {
@@ -154,7 +152,7 @@ func (t *transfer) Close() error {
 	return t.closeDownload()
 }
 
-// discard gives back what was opened.
+// discard closes the file that GetHandle opened, and removes an unfinished upload.
 func (t *transfer) discard() {
 	if t.content != nil {
 		_ = t.content.Close() // it was only read
@@ -163,14 +161,14 @@ func (t *transfer) discard() {
 		return
 	}
 	if err := t.guarded(t.file.Discard); err != nil {
-		t.client.log.Error("could not remove an unfinished upload", "path", t.path(), "err", err)
+		t.client.log.Error("could not remove an unfinished upload", "path", t.view, "err", err)
 	}
 }
 
-// Read is refused: the library uses WriteTo.
+// Read is refused: the library calls WriteTo.
 func (t *transfer) Read([]byte) (int, error) { return 0, os.ErrInvalid }
 
-// Write takes the nothing that the library writes for an empty file. It uses ReadFrom for all others.
+// Write accepts no bytes. The library calls it with none after an empty upload, and ReadFrom otherwise.
 func (t *transfer) Write(p []byte) (int, error) {
 	if len(p) > 0 {
 		return 0, os.ErrInvalid
@@ -178,18 +176,11 @@ func (t *transfer) Write(p []byte) (int, error) {
 	return 0, nil
 }
 
-// Seek does nothing: the offset was known when the transfer began.
+// Seek does nothing: GetHandle has got the offset.
 func (t *transfer) Seek(offset int64, _ int) (int64, error) { return offset, nil }
 
-// path is what is transferred, as the client knows it.
-func (t *transfer) path() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.view
-}
-
-// encrypted puts TLS over the socket of a data connection and does the handshake. The library's tls.Conn, which has not done its
-// own yet, is put aside. A client that says nothing is ended by the watch.
+// encrypted does the TLS handshake on the data connection with a tls.Conn of its own; the one of the library has not done its handshake
+// yet and is not used. watch ends a client that sends nothing.
 func (t *transfer) encrypted(socket net.Conn) (*tls.Conn, error) {
 	secure := t.client.conn.DataTLS(socket)
 	err := secure.HandshakeContext(t.client.server.context)
@@ -199,68 +190,61 @@ func (t *transfer) encrypted(socket net.Conn) (*tls.Conn, error) {
 	return secure, err
 }
 
-// signOfLife is how often moving bytes count as one: well below the shortest max_idle that anybody will want.
-const signOfLife = 200 * time.Millisecond
+// watchEvery is how often moving bytes count as a sign of life. It is well below any useful max_idle.
+const watchEvery = 200 * time.Millisecond
 
-// watch ends a transfer that stands still for Settings.DataTimeout, in either direction, by a deadline in the past; bytes that
-// move are signs of life for the locks of the session, and of its job's ended sessions. It looks at what the kernel has
-// received of the client or the client has acknowledged (TCP_INFO): a deadline that rolls ahead would say nothing of what the
-// client takes in of some megabytes that wait in the kernel, and a write under TLS that times out cannot go on. Where the
-// system does not tell, nothing stands still. It also aborts a download that moves less than Settings.DataMinRate,
-// over a minute: an upload is as slow as what its client measures or prints.
-func (t *transfer) watch() (stop func()) {
-	timeout := t.client.server.settings.Load().DataTimeout
-	step := signOfLife
-	if timeout > 0 {
-		step = max(min(step, timeout/4), time.Millisecond)
-	}
-	var (
-		mu      sync.Mutex
-		stopped bool
-		seen    uint64
-		timer   *time.Timer
-	)
-	changed := time.Now()
-	moves := pace{since: changed}
-	look := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if stopped {
+// progress has the measurements of a transfer by watch.
+type progress struct {
+	moved   uint64    // bytes
+	changed time.Time // when moved last changed
+	rate    pace
+}
+
+// watch observes the bytes of all transfers until Close. Each step with new bytes is a sign of life for the locks of the session. If no byte
+// moves for Settings.DataTimeout, a deadline in the past ends the transfer. A download below Settings.DataMinRate is aborted; an upload may be
+// as slow as the program that makes the data.
+//
+// The bytes are those that the kernel has received from the client, or the client has acknowledged (TCP_INFO). A rolling deadline would
+// not do: megabytes wait in the kernel, and a TLS write that timed out cannot be continued. Systems without TCP_INFO
+// detect no stalled transfer.
+func (s *Server) watch() {
+	step := time.NewTicker(watchEvery)
+	defer step.Stop()
+	for {
+		select {
+		case <-step.C:
+		case <-s.context.Done():
 			return
 		}
-		moved, ok := bytesMoved(t.conn)
-		if !ok || moved != seen {
-			seen, changed = moved, time.Now()
-			t.works()
+		for t, p := range s.transfers.Range {
+			p.(*progress).check(t.(*transfer), time.Now())
 		}
-		if ok && t.file == nil && moves.tooSlow(t.client.server, moved, time.Now()) {
-			t.cmd.Abort(errSlow)
-			return
-		}
-		if timeout > 0 && time.Since(changed) >= timeout {
-			_ = t.conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
-			return
-		}
-		timer.Reset(step)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(step, look)
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
-		timer.Stop()
 	}
 }
 
-// pace is how fast bytes move.
+func (p *progress) check(t *transfer, now time.Time) {
+	server := t.client.server
+	moved, ok := control.BytesMoved(t.conn)
+	if !ok || moved != p.moved {
+		p.moved, p.changed = moved, now
+		t.signOfLife()
+	}
+	timeout := server.settings.Load().DataTimeout
+	switch {
+	case ok && t.file == nil && p.rate.tooSlow(server, moved, now):
+		t.cmd.Abort(errSlow)
+	case timeout > 0 && now.Sub(p.changed) >= timeout:
+		_ = t.conn.SetDeadline(time.Unix(1, 0)) // fails if the connection is closed
+	}
+}
+
+// pace measures the rate of a download over periods of Server.rateOver.
 type pace struct {
-	since  time.Time // when the minute began over which it is taken
-	before uint64    // what was moved by then
+	since  time.Time // the beginning of the period
+	before uint64    // the bytes that had moved by then
 }
 
-// tooSlow reports whether a minute is over in which too little was moved, and begins another one.
+// tooSlow reports whether a period has ended in which too few bytes moved. It then begins the next period.
 func (p *pace) tooSlow(s *Server, moved uint64, now time.Time) bool {
 	took := now.Sub(p.since)
 	if took < s.rateOver {
@@ -271,9 +255,7 @@ func (p *pace) tooSlow(s *Server, moved uint64, now time.Time) bool {
 	return slow
 }
 
-var errSlow = &refusal{code: 426, text: "the data connection was too slow for too long"}
-
-// buffers are lent to transfers that cannot be left to the kernel. At half the size ASCII is a tenth slower.
+// buffers are for transfers whose bytes pass through this process. With half the size ASCII transfers are a tenth slower.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }

@@ -9,7 +9,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 )
 
-// Tree is the served tree: an afero.Fs, and the methods that FTP needs beyond that. Names are paths in the tree, not on the disk.
+// Tree is the served tree: an afero.Fs with the other methods that FTP needs. Names are paths in the tree, not on the disk.
 type Tree interface {
 	afero.Fs
 	// Resolve returns the one name of a path: cleaned, the links among its parents resolved.
@@ -22,14 +22,10 @@ type Tree interface {
 	RemoveDir(name string) error
 	// Move is Rename with a check.
 	Move(oldname, newname string, check files.Check) error
-	// Last makes changes of the names survive a loss of power.
-	Last(names ...string) error
-	// Durable reports whether changes of files and names survive a loss of power.
-	Durable() bool
+	// MakeDurable makes changes of the names survive a loss of power.
+	MakeDurable(names ...string) error
 	// Upload begins an upload: a hidden temporary file that is published by one rename.
 	Upload(name string, o files.UploadOptions) (*files.Upload, error)
-	// Aside moves the files that were left in a lock to a hidden directory.
-	Aside(name, of, by string, token uint64) (string, error)
 	// SweepLeftovers removes the files that were moved aside before that time.
 	SweepLeftovers(before time.Time) error
 	// Space returns the free bytes of the directory's file system.

@@ -23,7 +23,7 @@ func startJob(s *server) (sessions [3]*session) {
 	return sessions
 }
 
-// lacksFile returns an error unless the file lies in the lock, and keeps that from being given back.
+// lacksFile returns an error unless the file lies in the lock and prevents its release.
 func (s *session) lacksFile() error {
 	listing, err := s.Retrieve("NLST /locks/job")
 	if err == nil && !strings.Contains(string(listing), "/locks/job/file") {
@@ -36,7 +36,7 @@ func (s *session) lacksFile() error {
 	return errors.Join(err, rerr)
 }
 
-// Without directories of locks, files lie in a directory that the lock gets with the first of them.
+// TestAKillDuringAnAdoptionLeavesTheFilesInTheLock kills a server without directories of locks. The first file in a lock makes its directory.
 func TestAKillDuringAnAdoptionLeavesTheFilesInTheLock(t *testing.T) {
 	t.Parallel()
 	for i := range count(5, 40) {

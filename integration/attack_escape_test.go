@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// spellings are ways to write a path that an attacker hopes leads out of the tree, or to hidden names in it.
+// spellings returns paths that may lead out of the tree, or to hidden names in it.
 func spellings() []string {
 	all := []string{
 		"../secret", "/../secret", "/../../../../../../etc/passwd", "....//secret", "/./../secret", "dir/../../secret", "//secret",
@@ -29,8 +29,8 @@ func spellings() []string {
 	return all
 }
 
-// TestAttackPathsLeadOutOfTheTree tries each spelling with each command that has a path. Links out of the tree stand in it, as a careless
-// administrator may have made them.
+// TestAttackPathsLeadOutOfTheTree tries each spelling with each command that has a path. The tree has links that lead out of it, as a careless
+// administrator may make them.
 func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 	t.Parallel()
 	for _, directories := range []string{"true", "false"} {
@@ -97,7 +97,7 @@ func TestAttackPathsLeadOutOfTheTree(t *testing.T) {
 	}
 }
 
-// snapshot is all names, modes and contents below a directory, on a line each.
+// snapshot returns the names, modes and contents below a directory, each on a line.
 func (s *server) snapshot(dir, name string) string {
 	s.t.Helper()
 	var all strings.Builder
@@ -131,7 +131,7 @@ func (s *session) ask(line string) string {
 	return r.String()
 }
 
-// fetch downloads a file or a listing; what it returns is content and the last reply, or a refusal; "" if the connection has ended.
+// fetch downloads a file or a listing. It returns the content and the last reply, or a refusal; "" if the connection has ended.
 func (s *session) fetch(line string) string {
 	var content []byte
 	return s.transfer(line, func(data net.Conn) { content, _ = io.ReadAll(data) }, &content)

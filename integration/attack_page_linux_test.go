@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Clients of the page that request and never read take no file descriptors from FTP.
+// TestPageLeavesFileDescriptorsToFTP opens connections to the page that send requests and read no answer.
 func TestPageLeavesFileDescriptorsToFTP(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withPage)
@@ -37,11 +37,46 @@ func TestPageLeavesFileDescriptorsToFTP(t *testing.T) {
 	if n, err := last.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the last of 300 connections: %d bytes, %v; it should be closed", n, err)
 	}
-	for i := range 50 {
+	for i := range 20 {
 		c.Want(257, fmt.Sprintf("MKD /locks/before%d", i))
 		d := s.session("other")
 		d.Want(257, fmt.Sprintf("MKD /locks/after%d", i))
 		d.stores(fmt.Sprintf("/f%d", i), "12345")
+	}
+	s.stop()
+}
+
+// TestAttackSessionsUseUpFileDescriptors opens sessions until the server refuses one. Each of them opens a passive port. The server must
+// still acquire, release and end locks.
+func TestAttackSessionsUseUpFileDescriptors(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "[[lock]]\nmatch = '/short/*'\nmax_age = '1s'\n[[lock]]\nmatch = '/locks/*'\nmax_age = '1m'\n")
+	s.through = []string{"sh", "-c", `ulimit -n 128 && exec "$0" "$@"`}
+	s.start()
+	c := s.session(account)
+	c.Want(257, "MKD /short/a")
+	c.Want(257, "MKD /locks/a")
+	sessions := 0
+	for ; sessions < 128; sessions++ {
+		other, err := login(s.v4, account)
+		if err != nil {
+			break
+		}
+		defer other.Conn.Close()
+		if _, err := other.EPSV(); err != nil {
+			t.Errorf("session %d: %v", sessions, err)
+		}
+	}
+	if sessions < 5 || sessions > 20 {
+		t.Errorf("%d sessions had 128 descriptors", sessions)
+	}
+	c.Want(250, "RMD /locks/a")
+	c.Want(257, "MKD /locks/b")
+	c.stores("/f", "12345")
+	for began := time.Now(); c.wantEither("SITE LOCK INFO /short/a").Code != 550; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("the lock has not ended at its age")
+		}
 	}
 	s.stop()
 }

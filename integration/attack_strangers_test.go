@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// from is an address of this machine.
+// from returns an address of this machine.
 func from(address string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(address)} }
 
-// silent opens n connections from an address and says nothing. It returns those that were let in.
+// silent opens n connections from an address and sends nothing. It returns the accepted ones.
 func (s *server) silent(n int, address string) (greeted []*session) {
 	s.t.Helper()
 	for range n {
@@ -28,7 +28,7 @@ func (s *server) silent(n int, address string) (greeted []*session) {
 	return greeted
 }
 
-// TestAttackConnectionsThatNeverLogIn fills the server with connections that are silent, or speak without logging in, or are logged in.
+// TestAttackConnectionsThatNeverLogIn fills the server with connections that send nothing, that do not log in, or that are logged in.
 func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
 	t.Parallel()
 	t.Run("more than the server has", func(t *testing.T) {
@@ -70,82 +70,7 @@ func TestAttackConnectionsThatNeverLogIn(t *testing.T) {
 	})
 }
 
-// TestAttackPassivePortsThatNobodyUses has one account ask for all passive ports and never connect to them.
-func TestAttackPassivePortsThatNobodyUses(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "[ftp]\npassive_ports = '28100-28119'\n")
-	s.write("f", "content")
-	harmless := s.session(account)
-	held := 0
-	for range count(40, 400) {
-		if strings.HasPrefix(s.session("other").ask("EPSV"), "229") {
-			held++
-		}
-	}
-	if held > 10 {
-		t.Errorf("one account holds %d of 20 passive ports", held)
-	}
-	if got := harmless.fetch("RETR /f"); !strings.HasPrefix(got, "content226") {
-		t.Errorf("a download of another account: %q", got)
-	}
-	// One session has one port, however often it asks.
-	c := s.session(account)
-	for range count(30, 300) {
-		c.ask("EPSV")
-	}
-	if got := harmless.fetch("RETR /f"); !strings.HasPrefix(got, "content226") {
-		t.Errorf("a download beside a session that asks for ports again and again: %q", got)
-	}
-}
-
-// The server does not connect to itself, nor to services of its machine, for a client there or behind a relay there.
-func TestActiveConnectionsDoNotReachServicesOfThisMachine(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults)
-	s.write("evil", "MKD /locks/evil\r\n")
-	service, err := net.Listen("tcp", "127.0.0.1:20399") // below the ports for clients
-	if err != nil {
-		t.Skip(err)
-	}
-	reached := make(chan struct{})
-	go func() {
-		defer close(reached)
-		if conn, err := service.Accept(); err == nil {
-			conn.Close()
-			t.Error("the server has connected to a service")
-		}
-	}()
-	c := s.session(account)
-	c.Want(200, "TYPE I")
-	_, port := split(s.v4)
-	for _, to := range []string{port, "20399"} {
-		for line, refusal := range map[string]int{"EPRT |1|127.0.0.1|" + to + "|": 501, "EPRT |2|::ffff:127.0.0.1|" + to + "|": 522} {
-			r, err := c.Try(line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Code != refusal {
-				t.Errorf("%s: %v", line, r)
-				if r, err = c.Try("RETR /evil"); err == nil && r.Code == 150 {
-					_, _ = c.ReadReply()
-				}
-			}
-		}
-	}
-	service.Close()
-	<-reached
-	c6, err := login(s.v6, account)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer c6.Conn.Close()
-	_, port6 := split(s.v6)
-	if r, err := c6.Try("EPRT |2|::1|" + port6 + "|"); err != nil || r.Code != 501 || !strings.Contains(r.Text, "port") {
-		t.Error(r, err)
-	}
-}
-
-// served fails the test if a harmless client, which is logged in, is not served.
+// served fails the test if a client that is logged in gets no service.
 func (s *session) served(what string) {
 	s.T.Helper()
 	for _, line := range []string{"NOOP", "MKD /locks/harmless", "RMD /locks/harmless"} {

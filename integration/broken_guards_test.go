@@ -21,7 +21,7 @@ func behind(file, line, text string) harness.Replacement {
 // unguarded changes the sources to those of an ftplockd that lacks one guard, which the environment names: see harness.Overlay.
 var unguarded = []harness.Replacement{
 	// A release that ends any hold of the name.
-	behind("internal/lock/standing.go", "func (st *State) releasable(s *session, name Name) (*hold, error) {\n", `
+	behind("internal/lock/acting.go", "func (st *State) releasable(s *sessionState, name Name, now Instant) (*liveHold, error) {\n", `
 	if broken("release") && st.held(name) {
 		return st.nodes[name].holds[0], nil
 	}
@@ -48,9 +48,9 @@ var unguarded = []harness.Replacement{
 	}
 `),
 	// A write that is checked only at its start.
-	behind("internal/lock/writing.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {\n", `
+	behind("internal/lock/writing.go", "func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) error) error {\n", `
 	if broken("write") {
-		return fn(make([]Title, len(writes)))
+		return fn(make([]Permit, len(writes)))
 	}
 `),
 	// An age that is shorter than the rule's.

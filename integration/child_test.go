@@ -27,8 +27,6 @@ func runChild(name string, args []string) int {
 	switch name {
 	case "put":
 		err = put(args)
-	case "chronicle":
-		err = chronicle(args)
 	default:
 		err = errors.New("no such client")
 	}

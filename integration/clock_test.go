@@ -25,8 +25,8 @@ type clock struct {
 	passed   int
 }
 
-// canary is the rule of locks that show a test how far the reaper is. They are less deep than the tested locks, so the
-// reaper ends them last of all locks that are due at one time.
+// canary is the rule of locks that show the progress of the reaper to a test. They are less deep than the tested locks, so the reaper ends them last of
+// all locks that are due at one time.
 const canary = `
 [[lock]]
 match = "/canary*"
@@ -41,7 +41,7 @@ func startStepped(t testing.TB, config string) (*server, *clock) {
 	return s, c
 }
 
-// newStepped prepares one that is not started.
+// newStepped prepares such a server.
 func newStepped(t testing.TB, config string) (*server, *clock) {
 	t.Helper()
 	program, err := steppedBinary()
@@ -108,45 +108,6 @@ match = "/locks/**"
 max_age = "1h"
 max_idle = "0"
 `
-
-func TestAgesGoOnAcrossARestartOfTheServerOrTheMachine(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		step func(c *clock) // the change while the server is down, 10m after the grant
-		held time.Duration  // an hour or more: the lock has expired
-	}{
-		{"same boot", func(c *clock) { c.step(20*time.Minute, 20*time.Minute) }, 30 * time.Minute},
-		{"same boot, wall clock set back", func(c *clock) { c.step(-48*time.Hour, 20*time.Minute) }, 30 * time.Minute},
-		{"same boot, wall clock set ahead", func(c *clock) { c.step(48*time.Hour, 20*time.Minute) }, 30 * time.Minute},
-		{"same boot, over", func(c *clock) { c.step(0, 50*time.Minute) }, time.Hour},
-		{"another boot", func(c *clock) { c.reboot(20 * time.Minute) }, 30 * time.Minute},
-		{"another boot, wall clock set back", func(c *clock) { c.reboot(-48 * time.Hour) }, 0},
-		{"another boot, over", func(c *clock) { c.reboot(50 * time.Minute) }, time.Hour},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s, clock := startStepped(t, hour)
-			s.session(account).Want(257, "MKD /locks/job")
-			clock.step(10*time.Minute, 10*time.Minute)
-			s.kill()
-			tc.step(clock)
-			s.start()
-			clock.restarted()
-			other := s.session("other")
-			if tc.held >= time.Hour {
-				other.Want(257, "MKD /locks/job")
-				return
-			}
-			left := time.Hour - tc.held
-			other.wantAges("/locks/job", tc.held, left)
-			clock.pass(left - time.Minute)
-			other.Want(550, "MKD /locks/job")
-			clock.pass(time.Minute)
-			other.Want(257, "MKD /locks/job")
-		})
-	}
-}
 
 // inGrace returns after the server has noticed the end of the holder's connection.
 func (s *server) inGrace(c *session, name string) {

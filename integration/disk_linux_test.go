@@ -51,12 +51,12 @@ func (d *journalDisk) start() error {
 	return err
 }
 
-// path is where a file of the disk is seen from outside.
+// path returns the path of a file of the disk outside of the server's namespace.
 func (d *journalDisk) path(name string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", d.s.cmd.Process.Pid), d.mount, name)
 }
 
-// fill leaves no room on the disk.
+// fill fills the disk.
 func (d *journalDisk) fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.path("filler"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -289,7 +289,7 @@ func TestReadyzReportsThatNoLockCanBeGranted(t *testing.T) {
 	}
 	harness.Await(t, "the disk hangs", func() bool {
 		status, body := s.get("readyz")
-		return status == 503 && strings.Contains(body, "the disk does not answer")
+		return status == 503 && strings.Contains(body, "the disk or etcd does not answer")
 	})
 	if got, body := s.get("healthz"); got != 200 {
 		t.Errorf("healthz: %d %s", got, body)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,51 +96,88 @@ func TestPerlUploadersAndDownloadersTakeTurns(t *testing.T) {
 	}
 }
 
-func TestPerlLookupGivesUpAndNamesTheHolder(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "perl")
-	s := startServer(t, defaults)
-	s.write("phone.tsv", "anna\t1\nbob\t2 3\n")
-	lookup := func(name string) result { return finish(t, s.perl(t, "perl-netlock/lookup.pl", name, "0.01")) }
-	other := s.session("other")
-	other.Want(257, "MKD /phone_lock")
-	r := lookup("bob")
-	if r.status != 75 || !strings.Contains(r.out, "try again later") || !strings.Contains(r.out, "held by other@127.0.0.1") {
-		t.Errorf("while it is busy: exit status %d: %s", r.status, r.out)
-	}
-	if n := strings.Count(r.out, "\n"); n != 1 {
-		t.Errorf("it says %d lines", n)
-	}
-	other.Want(250, "RMD /phone_lock")
-	if r := lookup("bob"); r.status != 0 || r.out != "2 3\n" {
-		t.Errorf("when it is free: exit status %d: %s", r.status, r.out)
-	}
-	if r := lookup("b.b"); r.status == 0 || !strings.Contains(r.out, "b.b is not in the list") {
-		t.Errorf("of somebody unknown: exit status %d: %s", r.status, r.out)
-	}
-	other.Want(257, "MKD /phone_lock") // nobody has left it behind
+// netlocked gives a program the netlock, and the URL of a lock.
+func (s *server) netlocked(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	cmd.Env = append(cmd.Env, "NETLOCK="+netlock, "LOCK="+s.lockURL("/phone_lock"))
+	return cmd
 }
 
-func TestPerlDownloaderKeepsTheOldListWhenItIsCutOff(t *testing.T) {
+// The lock is never too old here; what makes it free is that netlock notices the death of its caller, or the server that of netlock.
+const byNetlock = "[files]\ndurable = false\n[[lock]]\nmatch = \"**/phone_lock\"\nmax_age = \"1h\"\n"
+
+func TestPerlEntriesAreAddedUnderOneLock(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
-	s := startServer(t, defaults)
-	s.sparse("phone.tsv", 1<<32)
-	mine := filepath.Join(t.TempDir(), "phone.tsv")
-	writeFile(t, mine, []byte("old"))
-	p := launch(t, s.perl(t, "perl-netlock/downloader.pl", mine))
-	harness.Await(t, "bytes arrive", func() bool {
-		for _, name := range []string{mine, fmt.Sprintf("%s.%d.part", mine, p.cmd.Process.Pid)} {
-			if info, err := os.Stat(name); err == nil && info.Size() > 3 {
-				return true
-			}
-		}
-		return false
-	})
-	s.kill()
-	<-p.exited
-	if p.cmd.ProcessState.ExitCode() == 0 {
-		t.Error("it says that it has the list")
+	s := startServer(t, byNetlock)
+	s.write("phone.tsv", "zoe\t0\n")
+	o := newObserver(t, "NetLock::new NetLock::release")
+	add := func(name string) *exec.Cmd {
+		return s.netlocked(t, s.perl(t, "perl-netlock/add.pl", name, "+49 "+name))
 	}
-	wantFile(t, mine, "old")
+	victim, _ := o.holding(t, add("victim"))
+	want := []string{"zoe"}
+	var crowd []*exec.Cmd
+	for i := range 8 {
+		want = append(want, fmt.Sprint("anna", i))
+		crowd = append(crowd, add(want[i+1]))
+	}
+	for _, r := range o.crowd(t, crowd, func() { o.kill(victim) }) {
+		if r.status != 0 || r.out != "" {
+			t.Errorf("exit status %d: %s", r.status, r.out)
+		}
+	}
+	o.check(9)
+	slices.Sort(want)
+	if got := names(s.read("phone.tsv")); !slices.Equal(got, want) {
+		t.Errorf("in the list: %q", got)
+	}
+	if !strings.Contains(s.read("phone.tsv"), "\nanna7\t+49 anna7\n") {
+		t.Error("an entry is not as it was added")
+	}
+}
+
+func TestPerlNumbersAreGivenOutOnceEach(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "perl")
+	s := startServer(t, "[files]\ndurable = false\n[[lock]]\nmatch = \"/locks/**\"\nmax_age = \"1h\"\non_disconnect = \"release\"\n")
+	o := newObserver(t, "Locker::lock Locker::Lock::unlock")
+	number := func() *exec.Cmd { return s.perl(t, "perl-locker/number.pl", "invoice") }
+	var got []int
+	take := func(results ...result) {
+		for _, r := range results {
+			n, err := strconv.Atoi(strings.TrimSuffix(r.out, "\n"))
+			if r.status != 0 || err != nil {
+				t.Errorf("exit status %d: %s", r.status, r.out)
+			}
+			got = append(got, n)
+		}
+	}
+	take(finish(t, o.watch(t, number())))
+	victim, _ := o.holding(t, number())
+	var crowd []*exec.Cmd
+	for range 8 {
+		crowd = append(crowd, number())
+	}
+	take(o.crowd(t, crowd, func() { o.kill(victim) })...)
+	o.check(10)
+	slices.Sort(got)
+	if fmt.Sprint(got) != "[1 2 3 4 5 6 7 8 9]" { // the victim was killed before it wrote
+		t.Errorf("given out: %v", got)
+	}
+	if last := s.read("invoice.last"); last != "9\n" {
+		t.Errorf("the last number is %q", last)
+	}
+	s.session("other").Want(211, "SITE LOCKS", "no locks are held")
+}
+
+// names are the first words of lines.
+func names(list string) []string {
+	var all []string
+	for line := range strings.Lines(list) {
+		name, _, _ := strings.Cut(line, "\t")
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
 }

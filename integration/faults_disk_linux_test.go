@@ -3,24 +3,23 @@ package integration
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// overfills has a client upload more than there is room for.
+// overfills runs a client that uploads more bytes than the disk has.
 func (s *server) overfills(t *testing.T, u uploader, kind, reason string) {
 	t.Helper()
-	c := s.launch(t, u, s.v4, kind)
+	c := s.launch(t, u, kind)
 	if n := c.discarded(reason); n == 0 {
 		t.Error("nothing came before the disk was full")
 	}
 	c.complains()
 }
 
-// overfillsItself does so in a session, which goes on with what there is room for.
+// overfillsItself does the same in a session, which then uploads a small file.
 func (s *server) overfillsItself(t *testing.T) {
 	t.Helper()
 	c := s.session(account)
@@ -35,39 +34,6 @@ func (s *server) overfillsItself(t *testing.T) {
 	c.stores("/mine", "less")
 }
 
-// What a disk without room does to every client the other limits do, too: here they are told of by one, and in a session.
-func TestLimitsOfTheSystemLeaveTheOldFiles(t *testing.T) {
-	t.Parallel()
-	t.Run("size of a file", func(t *testing.T) {
-		harness.Need(t, "prlimit")
-		s := newServer(t, defaults)
-		s.through = []string{"prlimit", "--fsize=300000"}
-		s.start()
-		s.overfills(t, sender("curl"), "I", "larger than a file may be")
-		s.overfillsItself(t)
-	})
-	t.Run("quota", func(t *testing.T) {
-		underQuota(t).overfills(t, sender("curl"), "I", `"the quota is used up"`)
-		underQuota(t).overfillsItself(t)
-	})
-}
-
-// underQuota starts a server whose tree has a quota of a megabyte: one of Btrfs, which binds root as well and needs nothing of the kernel
-// but that file system. It counts what directories take, too, so that nobody else can make files there while one client uses it up.
-func underQuota(t *testing.T) *server {
-	t.Helper()
-	harness.Need(t, "mkfs.btrfs", "btrfs")
-	image := filepath.Join(t.TempDir(), "image")
-	writeFile(t, image, nil)
-	if err := os.Truncate(image, 128<<20); err != nil {
-		t.Fatal(err)
-	}
-	return onDiskOfItsOwn(t, `mkfs.btrfs -q -f "$1"
-mount -t btrfs -o loop "$1" "$0"
-btrfs quota enable "$0"
-btrfs qgroup limit 1M "$0"`, image)
-}
-
 func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 	t.Parallel()
 	s := onSmallDisk(t, "size=1m")
@@ -79,13 +45,13 @@ func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 	t.Run("a session", s.overfillsItself)
 }
 
-// onSmallDisk starts a server whose tree is a file system of its own that nobody else sees.
+// onSmallDisk starts a server whose tree is a file system of its own.
 func onSmallDisk(t *testing.T, options string) *server {
 	t.Helper()
 	return onDiskOfItsOwn(t, `mount -t tmpfs -o "$1" ftplockd "$0"`, options)
 }
 
-// onDiskOfItsOwn starts a server whose tree is what a shell script mounts: see mounts.
+// onDiskOfItsOwn starts a server whose tree is mounted by a shell script: see mounts.
 func onDiskOfItsOwn(t *testing.T, script string, args ...string) *server {
 	t.Helper()
 	s := newServer(t, defaults)
@@ -98,8 +64,8 @@ func onDiskOfItsOwn(t *testing.T, script string, args ...string) *server {
 	return s
 }
 
-// mounts has each start of the server run a shell script first, which mounts something on $0, with arguments from $1 on. Nobody else sees it, and it
-// goes with the server.
+// mounts makes each start of the server run a shell script first, which mounts a file system on $0; its arguments begin with $1. The mount is in a
+// namespace of its own and ends with the server.
 func (s *server) mounts(t *testing.T, at, script string, args ...string) {
 	t.Helper()
 	harness.Need(t, "unshare", "mount")
@@ -114,7 +80,7 @@ func (s *server) mounts(t *testing.T, at, script string, args ...string) {
 	}
 }
 
-// Without room for one more file an upload is refused before any data is sent.
+// TestADiskWithoutRoomForAFile: an upload is refused before any data is sent.
 func TestADiskWithoutRoomForAFile(t *testing.T) {
 	t.Parallel()
 	s := onSmallDisk(t, "size=1m,nr_inodes=6") // the root, locks, target: three are left
@@ -125,6 +91,9 @@ func TestADiskWithoutRoomForAFile(t *testing.T) {
 		}
 	}
 	s.errorsExpected = true
+	if r := run(t, binary, "health", "--state", s.state); r.status != 1 || !strings.Contains(r.out, "no space left") {
+		t.Errorf("health of a server that can make no directory: %+v", r)
+	}
 	c := s.session(account)
 	if _, err := c.Open("STOR /target"); err == nil {
 		t.Error("an upload begins")

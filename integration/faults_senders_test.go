@@ -17,7 +17,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// upload is what an uploader is to do.
+// upload is a task of an uploader.
 type upload struct {
 	s          *server
 	kind, path string // A or I, and where to
@@ -37,7 +37,7 @@ type uploader struct {
 	command func(t testing.TB, u upload) *exec.Cmd
 }
 
-// scriptUpload has a program of testdata do it, which the environment asks for TLS.
+// scriptUpload runs a program of testdata. The environment selects TLS.
 func scriptUpload(interpreter, script string, more ...string) func(testing.TB, upload) *exec.Cmd {
 	return func(t testing.TB, u upload) *exec.Cmd {
 		cmd := command(t, interpreter, slices.Concat([]string{"testdata/clients/" + script}, u.login(), []string{u.kind, u.path}, more)...)
@@ -48,7 +48,7 @@ func scriptUpload(interpreter, script string, more ...string) func(testing.TB, u
 	}
 }
 
-// lftpOpen are lftp's commands for a session.
+// lftpOpen returns lftp's commands that open a session.
 func lftpOpen(address string, tls bool) string {
 	open := "set net:max-retries 1; set net:timeout 20; set cmd:fail-exit yes; set ssl:verify-certificate no; set ftp:ssl-protect-data yes; "
 	if tls {
@@ -59,7 +59,7 @@ func lftpOpen(address string, tls bool) string {
 	return open + "open -u " + account + "," + password + " ftp://" + address + "; "
 }
 
-// curlOptions are curl's.
+// curlOptions returns the options of curl for a session.
 func curlOptions(tls bool) []string {
 	options := []string{"-sS", "-k", "-u", account + ":" + password}
 	if tls {
@@ -99,7 +99,7 @@ var senders = []uploader{
 	{name: "tnftp", need: "tnftp", command: tnftpSend},
 }
 
-// secureSenders are those that can do it under TLS.
+// secureSenders returns the senders that support TLS.
 func secureSenders() (all []uploader) {
 	for _, u := range senders[:5] {
 		u.name += " under TLS"
@@ -109,13 +109,13 @@ func secureSenders() (all []uploader) {
 	return all
 }
 
-// sender is the one of that name.
+// sender returns the sender with a name.
 func sender(name string) uploader {
 	return senders[slices.IndexFunc(senders, func(u uploader) bool { return u.name == name })]
 }
 
-// tnftpSend has tnftp take its commands from a file, and what it uploads from the standard input that it was started with.
-// The program in between inherits its control connection, and must not keep that alive when tnftp is killed.
+// tnftpSend runs tnftp with commands from a file, and uploads the standard input. The program between them inherits the control connection, and closes
+// it, so that the connection ends when tnftp is killed.
 func tnftpSend(t testing.TB, u upload) *exec.Cmd {
 	host, port := split(u.s.v4)
 	how := map[string]string{"A": "ascii", "I": "binary"}[u.kind]
@@ -127,7 +127,7 @@ func tnftpSend(t testing.TB, u upload) *exec.Cmd {
 	return command(t, "sh", "-c", `exec 3<&0 <"$0"; exec tnftp "$@"`, commands, "-i", "-n", "-v", "-q", "20", host, port)
 }
 
-// sending is a client in the middle of an upload that has no end.
+// sending is a client during an endless upload.
 type sending struct {
 	*program
 	t    testing.TB
@@ -139,14 +139,13 @@ type sending struct {
 	lingers bool // it does not end at once: lftp tries again after half a minute
 }
 
-// send starts an upload that has no end onto a file that holds "old", in a directory of its own. The client speaks to
-// the address; its upload is waited for until so many bytes of it are on disk.
-func (s *server) send(t testing.TB, u uploader, address, kind string, arrived int64) *sending {
+// send starts an endless upload to a file with the content "old" in a directory of its own. send returns when so many bytes are on disk.
+func (s *server) send(t testing.TB, u uploader, kind string, arrived int64) *sending {
 	t.Helper()
 	if u.need != "" {
 		harness.Need(t, u.need)
 	}
-	c := s.launch(t, u, address, kind)
+	c := s.launch(t, u, kind)
 	harness.Await(t, "bytes arrive", func() bool {
 		if c.hasEnded() {
 			t.Fatalf("%s ended: %v\n%s\n%s", u.name, c.cmd.ProcessState, c.out, s.log)
@@ -157,7 +156,7 @@ func (s *server) send(t testing.TB, u uploader, address, kind string, arrived in
 }
 
 // launch is send without the waiting.
-func (s *server) launch(t testing.TB, u uploader, address, kind string) *sending {
+func (s *server) launch(t testing.TB, u uploader, kind string) *sending {
 	t.Helper()
 	dir, err := os.MkdirTemp(s.root, "cell-")
 	if err != nil {
@@ -168,7 +167,7 @@ func (s *server) launch(t testing.TB, u uploader, address, kind string) *sending
 	}
 	c := &sending{t: t, s: s, path: "/" + filepath.Base(dir) + "/target", out: harness.NewLogBuffer(), fed: make(chan struct{})}
 	s.write(c.path, "old")
-	cmd := u.command(t, upload{&server{v4: address}, kind, c.path, u.secure})
+	cmd := u.command(t, upload{s, kind, c.path, u.secure})
 	cmd.Env = append(cmd.Env, "FTP_PASSIVE=1") // for Net::FTP, which would take its word from the machine's libnet.cfg
 	cmd.Stdout, cmd.Stderr = c.out, c.out
 	c.lingers = strings.HasPrefix(u.name, "lftp")
@@ -181,7 +180,7 @@ func (s *server) launch(t testing.TB, u uploader, address, kind string) *sending
 	return c
 }
 
-// feed writes lines until nobody takes them: half a megabyte at once, the rest as slowly as from a far country.
+// feed writes lines until the reader is gone: half a megabyte at once, and the rest slowly.
 func feed(to io.Writer, fed chan<- struct{}) {
 	defer close(fed)
 	lines := bytes.Repeat([]byte("what is uploaded\n"), 500)
@@ -195,7 +194,7 @@ func feed(to io.Writer, fed chan<- struct{}) {
 	}
 }
 
-// temporaries are what is on disk of the upload.
+// temporaries returns the temporary files of the upload.
 func (c *sending) temporaries() []string {
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(c.s.path(c.path)), ".ftplockd-*"))
 	if err != nil {
@@ -204,7 +203,7 @@ func (c *sending) temporaries() []string {
 	return found
 }
 
-// arrived is how much of the upload is on disk.
+// arrived returns how many bytes of the upload are on disk.
 func (c *sending) arrived() int64 {
 	for _, file := range c.temporaries() {
 		if info, err := os.Stat(file); err == nil {
@@ -214,7 +213,7 @@ func (c *sending) arrived() int64 {
 	return -1
 }
 
-// untouched checks that the old file is there as it was, and nothing else.
+// untouched checks that the old file is unchanged, and alone in its directory.
 func (c *sending) untouched() {
 	c.t.Helper()
 	harness.Await(c.t, "the temporary goes", func() bool { return len(c.temporaries()) == 0 })
@@ -226,8 +225,7 @@ func (c *sending) untouched() {
 	}
 }
 
-// discarded checks that it is untouched, and returns what the log says of the upload: how many bytes came, and why it
-// was discarded.
+// discarded checks that the old file is untouched, and that the log has the reason. It returns the number of received bytes from the log.
 func (c *sending) discarded(why string) (received int64) {
 	c.t.Helper()
 	defer func() {
@@ -254,8 +252,7 @@ func (c *sending) discarded(why string) (received int64) {
 
 var refusal = regexp.MustCompile(`(?m)(^|\D)4(21|26|51|52)[ -]`)
 
-// complains checks that the client ends by itself and lets its user know that the upload failed: by its exit status, or
-// by the reply, which is all that tnftp shows.
+// complains checks that the client ends and reports a failure, by its exit status or by showing the reply, as tnftp does.
 func (c *sending) complains() {
 	c.t.Helper()
 	if c.lingers {

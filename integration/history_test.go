@@ -1,19 +1,17 @@
 package integration
 
 import (
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
+	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,92 +21,18 @@ import (
 
 var historySeed = flag.Uint64("history.seed", 0, "seed of the histories with faults; 0: another one each time")
 
-// note is a line of what a chronicler tells: an operation that begins, or has ended, or that it stops itself.
-type note struct {
-	Op    harness.Op
-	Stops bool
-}
-
-// chronicler is a client in a process of its own, which tells on standard output.
-type chronicler struct{ out *json.Encoder }
-
-func (c *chronicler) tell(n note) {
-	if err := c.out.Encode(n); err != nil {
-		os.Exit(1) // nobody listens any more
-	}
-}
-
-// Begin implements harness.Teller.
-func (c *chronicler) Begin(o harness.Op) *harness.Op {
-	o.Call = harness.Now()
-	c.tell(note{Op: o})
-	return &o
-}
-
-// End implements harness.Teller.
-func (c *chronicler) End(o *harness.Op, result locktest.Result) {
-	o.Return, o.Result = harness.Now(), result
-	c.tell(note{Op: *o})
-}
-
-// Nothing implements harness.Teller.
-func (c *chronicler) Nothing(o *harness.Op) {
-	o.Nothing = true
-	c.tell(note{Op: *o})
-}
-
-// Fail implements harness.Teller.
-func (c *chronicler) Fail(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-	os.Exit(1)
-}
-
-// chronicle is a chronicler as a process: host:port, its number, a seed, how long, and "stops" or "".
-func chronicle(args []string) error {
-	id, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-	seed, err := strconv.ParseUint(args[2], 10, 64)
-	if err != nil {
-		return err
-	}
-	runs, err := time.ParseDuration(args[3])
-	if err != nil {
-		return err
-	}
-	told := &chronicler{json.NewEncoder(os.Stdout)}
-	c := harness.Client{
-		ID: id, Random: rand.New(rand.NewPCG(seed, uint64(id))), Teller: told, Cut: true,
-		Login: func(string) (*harness.Session, error) {
-			return harness.LoginAny(args[:1], account, 1500*time.Millisecond)
-		},
-	}
-	if args[4] == "stops" {
-		c.Stop = func() { // until somebody has it go on
-			if c.Random.IntN(12) == 0 {
-				told.tell(note{Stops: true})
-				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			}
-		}
-	}
-	end := time.Now().Add(runs)
-	c.Run(func() bool { return time.Now().After(end) })
-	return nil
-}
-
-// The ages of the locks: a reload changes from one to the other.
+// The ages of the locks. Each reload selects the other one.
 const (
 	youngAge = 600 * time.Millisecond
 	oldAge   = 900 * time.Millisecond
 )
 
-// historyTables is the configuration under which chroniclers work.
+// historyTables is the configuration under which the clients work.
 func historyTables(age time.Duration, directories bool) string {
 	return fmt.Sprintf("[locks]\ndirectories = %v\n%s", directories, harness.HistoryTables(age))
 }
 
-// history is a run of chroniclers against a server, with faults.
+// history is a run of clients against a server, with faults.
 type history struct {
 	harness.Record
 	t           testing.TB
@@ -121,8 +45,7 @@ type history struct {
 	until       time.Time
 	running     sync.WaitGroup
 
-	mu      sync.Mutex
-	stopped int
+	stopped atomic.Int32
 
 	kills   []span // of the server
 	killed  int
@@ -133,7 +56,7 @@ type history struct {
 // span is a time in which something happened.
 type span struct{ from, to int64 }
 
-// newHistory starts a prepared server and notes what is done to it.
+// newHistory starts a prepared server, and records what happens to it.
 func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) *history {
 	t.Helper()
 	seed := *historySeed
@@ -153,54 +76,51 @@ func newHistory(t testing.TB, s *server, directories bool, lasts time.Duration) 
 	return h
 }
 
-// client runs a chronicler until its time is over, or until somebody kills it, and returns its process.
-func (h *history) client(id int, stops bool) *exec.Cmd {
-	h.t.Helper()
-	stopping := ""
-	if stops {
-		stopping = "stops"
-	}
-	left := max(time.Until(h.until), time.Millisecond)
-	line := goChild(h.t, "chronicle", h.p.address(), strconv.Itoa(id), strconv.FormatUint(h.seed, 10), left.String(), stopping)
-	cmd := command(h.t, line[0], line[1:]...)
-	cmd.Stderr = h.s.log
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.running.Go(func() {
-		seen := make(map[int]*harness.Op)
-		for notes := json.NewDecoder(out); ; {
-			var n note
-			if notes.Decode(&n) != nil {
-				break
-			}
-			h.noted(cmd, seen, n)
-		}
-		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "killed") {
-			h.Fail("client %d: %v", id, err)
-		}
-	})
-	return cmd
+// worker is a client that the test kills, as the end of its process does: all its connections end where it stands.
+type worker struct {
+	killed atomic.Bool
+	conn   atomic.Pointer[net.Conn]
 }
 
-func (h *history) noted(cmd *exec.Cmd, seen map[int]*harness.Op, n note) {
-	if !n.Stops {
-		h.Told(seen, n.Op)
-		return
+func (w *worker) kill() {
+	w.killed.Store(true)
+	if conn := w.conn.Load(); conn != nil {
+		(*conn).Close()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopped++
-	// It is stopped for longer than any age: that is what the test is about.
-	time.AfterFunc(oldAge+100*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
+}
+
+var errKilled = errors.New("killed")
+
+// client starts a client, which works until its time is over or it is killed. If stops is true, it stops now and then for longer than any age.
+func (h *history) client(id int, stops bool) *worker {
+	w := new(worker)
+	random := rand.New(rand.NewPCG(h.seed, uint64(id)))
+	c := &harness.Client{
+		ID: id, Random: random, Record: &h.Record, Cut: true,
+		Login: func(string) (*harness.Session, error) {
+			s, err := harness.LoginAny([]string{h.p.address()}, account, 1500*time.Millisecond)
+			if err == nil {
+				w.conn.Store(&s.Conn)
+			}
+			return s, err
+		},
+		Stop: func() error {
+			if stops && random.IntN(12) == 0 {
+				h.stopped.Add(1)
+				time.Sleep(oldAge + 100*time.Millisecond)
+			}
+			if w.killed.Load() {
+				return errKilled
+			}
+			return nil
+		},
+	}
+	h.running.Go(func() { c.Run(func() bool { return w.killed.Load() || time.Now().After(h.until) }) })
+	return w
 }
 
 // faults makes faults until the time is over: clients killed, the server killed, reloaded, locks broken.
-func (h *history) faults(clients map[int]*exec.Cmd) {
+func (h *history) faults(clients map[int]*worker) {
 	next := 100
 	for turn := 0; time.Now().Before(h.until.Add(-time.Second)); turn++ {
 		time.Sleep(time.Duration(100+h.random.IntN(200)) * time.Millisecond)
@@ -208,7 +128,7 @@ func (h *history) faults(clients map[int]*exec.Cmd) {
 		case 0, 3:
 			ids := slices.Sorted(maps.Keys(clients))
 			id := ids[h.random.IntN(len(ids))]
-			_ = clients[id].Process.Kill()
+			clients[id].kill()
 			delete(clients, id)
 			clients[next] = h.client(next, true)
 			next++
@@ -268,7 +188,7 @@ func (h *history) finish() {
 
 // complaint says what is wrong with the history; "": nothing.
 func (h *history) complaint() string {
-	return locktest.Wrong(harness.Operations(h.Ops(), youngAge, oldAge, func(o *harness.Op) int64 {
+	return locktest.CheckHistory(harness.Operations(h.Ops(), youngAge, oldAge, func(o *harness.Op) int64 {
 		until := int64(math.MaxInt64)
 		for _, k := range h.kills {
 			if o.Call < k.from {
@@ -281,11 +201,11 @@ func (h *history) complaint() string {
 
 // run has so many clients at it for a time, with faults.
 func (h *history) run(clients int) {
-	processes := make(map[int]*exec.Cmd)
+	workers := make(map[int]*worker)
 	for id := range clients {
-		processes[id+1] = h.client(id+1, id%2 == 0)
+		workers[id+1] = h.client(id+1, id%2 == 0)
 	}
-	h.faults(processes)
+	h.faults(workers)
 	h.finish()
 }
 
@@ -324,12 +244,12 @@ func historyOf(t *testing.T, directories bool, lasts time.Duration) *history {
 		t.Error(wrong)
 	}
 	t.Logf("%d operations: %v; %d clients killed, %d times one stopped; the server killed %d times, reloaded %d times; %d locks broken; network: %v",
-		len(h.Ops()), h.Counts(), h.killed, h.stopped, len(h.kills), h.reloads, h.breaks, h.p.cuts)
+		len(h.Ops()), h.Counts(), h.killed, h.stopped.Load(), len(h.kills), h.reloads, h.breaks, h.p.cuts)
 	return h
 }
 
 // enough reports whether each kind of operation and of fault is in it, so that it proves something.
 func (h *history) enough() bool {
 	counts := h.Counts()
-	return h.Enough(5) && h.killed > 0 && h.stopped > 0 && len(h.kills) > 0 && h.reloads > 0 && h.breaks > 0 && counts["STOR unknown"]+counts["MKD unknown"]+counts["RMD unknown"] >= 3
+	return h.Enough(5) && h.killed > 0 && h.stopped.Load() > 0 && len(h.kills) > 0 && h.reloads > 0 && h.breaks > 0 && counts["STOR unknown"]+counts["MKD unknown"]+counts["RMD unknown"] >= 3
 }

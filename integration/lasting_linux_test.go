@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,7 @@ func TestChangesOfNamesAreSynced(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		t.Run(map[bool]string{true: "durable", false: "not durable"}[durable], func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, map[bool]string{true: "", false: "[files]\ndurable = false\n"}[durable]+defaults)
+			s := newServer(t, fmt.Sprintf("[files]\ndurable = %t\n[locks]\ndirectories = false\n", durable)+defaults)
 			trace := filepath.Join(t.TempDir(), "trace")
 			s.through = []string{"strace", "-D", "-f", "-qq", "-y", "-e", "trace=fsync", "-e", "signal=none", "-o", trace}
 			s.start()
@@ -31,6 +32,8 @@ func TestChangesOfNamesAreSynced(t *testing.T) {
 				{[]string{"MKD /dir/below"}, []string{"dir"}},
 				{[]string{"RNFR /dir/old", "RNTO /new"}, []string{"dir", ""}},
 				{[]string{"DELE /gone"}, []string{""}},
+				{[]string{"RMD /dir/below"}, []string{"dir"}},
+				{[]string{"MKD /dir/phone_lock", "MKD /dir/phone_lock/plain"}, []string{"dir", "dir/phone_lock"}}, // the first one makes no directory
 			} {
 				before := synced(t, trace)
 				for _, line := range change.lines {

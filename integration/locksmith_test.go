@@ -108,115 +108,138 @@ func release(t *testing.T, l *held) {
 	}
 }
 
-func TestLocksmithAcquiresAndReleases(t *testing.T) {
+// TestLocksmithOnEachServer takes, loses and releases locks, and transfers files, on ftplockd and on each other installed server.
+func TestLocksmithOnEachServer(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
-		l := acquire(t, h.lock("a"))
-		if l.Path() != h.dir+"/a" || (l.Token() != 0) != h.tokens || l.Expires().IsZero() == h.tokens {
-			t.Errorf("path %q, token %d, expires %v", l.Path(), l.Token(), l.Expires())
+		h.acquiresAndReleases(t)
+		h.hasOneHolderAtATime(t)
+		h.detectsTheLoss(t)
+		h.releasesNoLockOfAnother(t)
+		if h.tokens {
+			h.keepsALockThatCannotBeReleased(t)
 		}
-		if _, err := os.Stat(h.disk("a")); err != nil {
+		putsAndGets(t, h)
+	})
+}
+
+func (h host) acquiresAndReleases(t *testing.T) {
+	l := acquire(t, h.lock("a"))
+	if l.Path() != h.dir+"/a" || (l.Token() != 0) != h.tokens || l.Expires().IsZero() == h.tokens {
+		t.Errorf("path %q, token %d, expires %v", l.Path(), l.Token(), l.Expires())
+	}
+	if _, err := os.Stat(h.disk("a")); err != nil {
+		t.Error(err)
+	}
+	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
+		t.Errorf("held: %+v, %v", i, err)
+	}
+	if i, err := l.client.Info(t.Context(), h.dir+"/b"); err != nil || i.Held {
+		t.Errorf("free: %+v, %v", i, err)
+	}
+	once := h.lock("a")
+	once.TryOnce = true
+	_, err := once.acquire(t.Context())
+	refusal, ok := errors.AsType[*locksmith.HeldError](err)
+	if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("a second client got %v", err)
+	}
+	if h.tokens && refusal.Holder != account+"@127.0.0.1" {
+		t.Errorf("the holder is %q", refusal.Holder)
+	}
+	release(t, l)
+	if _, err := os.Stat(h.disk("a")); err == nil {
+		t.Error("the directory is still there")
+	}
+	release(t, acquire(t, once))
+}
+
+func (h host) hasOneHolderAtATime(t *testing.T) {
+	var inside, turns atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 2 {
+				l, err := h.lock("contended").acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d holders", n)
+				}
+				turns.Add(1)
+				inside.Add(-1)
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := turns.Load(); n != 16 {
+		t.Errorf("%d turns, not 16", n)
+	}
+}
+
+func (h host) detectsTheLoss(t *testing.T) {
+	l := acquire(t, h.lock("lost"))
+	if err := os.Remove(h.disk("lost")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Context().Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss was not detected")
+	}
+	if err := l.Err(); !errors.Is(err, locksmith.ErrLost) {
+		t.Errorf("lost with %v", err)
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
+		t.Errorf("released with %v", err)
+	}
+}
+
+func (h host) releasesNoLockOfAnother(t *testing.T) {
+	o := h.lock("other")
+	o.Server.Check = time.Hour // Release checks the lock first
+	l := acquire(t, o)
+	past := time.Now().Add(-5 * time.Minute) // vsftpd shows minutes
+	if err := errors.Join(os.Remove(h.disk("other")), os.Mkdir(h.disk("other"), 0o777), os.Chtimes(h.disk("other"), past, past)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
+		t.Errorf("released with %v", err)
+	}
+	if _, err := os.Stat(h.disk("other")); err != nil {
+		t.Errorf("the directory of the other client: %v", err)
+	}
+}
+
+// RMD of a lock with a file in it is refused. The lock is still held, and can be released later.
+func (h host) keepsALockThatCannotBeReleased(t *testing.T) {
+	l := acquire(t, h.lock("full"))
+	defer l.client.Close()
+	if err := l.Put(t.Context(), l.Path()+"/f", strings.NewReader("x"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Lock.Release(t.Context()); !errors.Is(err, locksmith.ErrRefused) || errors.Is(err, locksmith.ErrLost) {
+		t.Errorf("released with %v", err)
+	}
+	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || !i.Holders[0].Mine {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if err := os.Remove(filepath.Join(h.disk("full"), "f")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Lock.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
-			t.Errorf("held: %+v, %v", i, err)
-		}
-		if i, err := l.client.Info(t.Context(), h.dir+"/b"); err != nil || i.Held {
-			t.Errorf("free: %+v, %v", i, err)
-		}
-		once := h.lock("a")
-		once.TryOnce = true
-		_, err := once.acquire(t.Context())
-		refusal, ok := errors.AsType[*locksmith.HeldError](err)
-		if !ok || !errors.Is(err, locksmith.ErrHeld) || strings.Contains(err.Error(), "\n") {
-			t.Fatalf("a second client got %v", err)
-		}
-		if h.tokens && refusal.Holder != account+"@127.0.0.1" {
-			t.Errorf("the holder is %q", refusal.Holder)
-		}
-		release(t, l)
-		if _, err := os.Stat(h.disk("a")); err == nil {
-			t.Error("the directory is still there")
-		}
-		release(t, acquire(t, once))
-	})
-}
-
-func TestLocksmithHasOneHolderAtATime(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, h host) {
-		var inside, turns atomic.Int32
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				for range 2 {
-					l, err := h.lock("contended").acquire(t.Context())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d holders", n)
-					}
-					turns.Add(1)
-					inside.Add(-1)
-					if err := l.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if n := turns.Load(); n != 16 {
-			t.Errorf("%d turns, not 16", n)
-		}
-	})
-}
-
-func TestLocksmithDetectsTheLossOfItsLock(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, h host) {
-		l := acquire(t, h.lock("a"))
-		if err := os.Remove(h.disk("a")); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-l.Context().Done():
-		case <-time.After(10 * time.Second):
-			t.Fatal("the loss was not detected")
-		}
-		if err := l.Err(); !errors.Is(err, locksmith.ErrLost) {
-			t.Errorf("lost with %v", err)
-		}
-		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
-			t.Errorf("released with %v", err)
-		}
-	})
-}
-
-func TestLocksmithDoesNotReleaseTheLockOfAnother(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, h host) {
-		o := h.lock("a")
-		o.Server.Check = time.Hour // Release checks the lock first
-		l := acquire(t, o)
-		if err := os.Remove(h.disk("a")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(h.disk("a"), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		past := time.Now().Add(-5 * time.Minute) // vsftpd shows minutes
-		if err := os.Chtimes(h.disk("a"), past, past); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
-			t.Errorf("released with %v", err)
-		}
-		if _, err := os.Stat(h.disk("a")); err != nil {
-			t.Errorf("the directory of the other client: %v", err)
-		}
-	})
+	}
+	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || i.Held {
+		t.Errorf("%+v, %v", i, err)
+	}
 }
 
 func putsAndGets(t *testing.T, h host) {
@@ -275,13 +298,6 @@ type failingReader struct{}
 var errFailing = errors.New("the reader failed")
 
 func (*failingReader) Read([]byte) (int, error) { return 0, errFailing }
-
-func TestLocksmithPutsAndGets(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, h host) {
-		putsAndGets(t, h)
-	})
-}
 
 func TestLocksmithOverTLS(t *testing.T) {
 	t.Parallel()

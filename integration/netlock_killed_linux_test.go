@@ -26,14 +26,14 @@ type trial struct {
 	watching *session
 }
 
-// startTrial starts the server, and a shell, the parent, that starts "netlock run URL" or, with hold, "netlock URL".
+// startTrial starts the server, and a shell, the parent, that starts "netlock URL COMMAND" or, with hold, "netlock URL".
 func startTrial(t testing.TB, s *server, hold bool) *trial {
 	t.Helper()
 	s.start()
 	s.pin()
 	s.errorsExpected = true
 	dir := t.TempDir()
-	script := "netlock run $URL sh -c 'echo $$ > " + dir + "/command; echo here; exec sleep 100' & echo $! > " + dir + "/netlock; wait"
+	script := "netlock $URL sh -c 'echo $$ > " + dir + "/command; echo here; exec sleep 100' & echo $! > " + dir + "/netlock; wait"
 	if hold {
 		script = "netlock $URL & echo $! > " + dir + "/netlock; wait"
 	}
@@ -201,31 +201,10 @@ func TestNetlockKillTrials(t *testing.T) {
 	}
 }
 
-// TestNetlockLockEndsAGraceAfterTheRestart kills the server and netlock, and starts the server again after a long time.
-func TestNetlockLockEndsAGraceAfterTheRestart(t *testing.T) {
-	t.Parallel()
-	s, clock := newStepped(t, longLived)
-	tr := startTrial(t, s, false)
-	tr.s.kill()
-	for _, pid := range []int{tr.guard, tr.netlock} {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	clock.step(time.Minute, time.Minute)
-	tr.s.start()
-	tr.watching = tr.s.session("other")
-	if tr.free() {
-		t.Error("the lock is free at the start: the grace does not begin then")
-	}
-	clock.pass(time.Minute)
-	if gone, free := tr.observe(patience, patience); gone < 0 || free < 0 {
-		t.Errorf("the command is gone after %v, the lock is free after %v", gone, free)
-	}
-}
-
 // onTheOtherMachine runs netlock on the machine of the clients.
 func (m *machines) onTheOtherMachine(address, script string) *exec.Cmd {
 	m.t.Helper()
-	cmd := command(m.t, "ip", "netns", "exec", m.client, netlock, "run", lockAt(address), "sh", "-c", script)
+	cmd := command(m.t, "ip", "netns", "exec", m.client, netlock, lockAt(address), "sh", "-c", script)
 	return cmd
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// A client sends a transfer together with QUIT, and connects afterwards; PHP 4 closes the control connection before. The
-// transfer is done (RFC 959 section 4.1.1).
+// TestATransferGoesOnBehindAPipelinedQuit sends a transfer together with QUIT and connects afterwards, as PHP 4 does, which closes the control connection
+// first. The transfer is executed (RFC 959 section 4.1.1).
 func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
@@ -32,7 +32,7 @@ func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
 					c := s.session(account)
 					c.T = t
 					c.Want(200, "TYPE I")
-					connect := c.prepare("passive")
+					connect, _ := c.prepare("passive")
 					if way == "together" {
 						c.says(line + "\r\nQUIT")
 					} else {
@@ -67,26 +67,4 @@ func TestATransferGoesOnBehindAPipelinedQuit(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Replies that RFC 959, 2228 and 2428 want.
-func TestReplyCodes(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, defaults+tlsTables(t, t.TempDir()))
-	c := s.stranger()
-	c.startTLS()
-	c.Want(503, "PROT P")
-	c.Want(501, "PBSZ abc")
-	c.Want(501, "PBSZ -1")
-	c.Want(503, "PROT P")
-	c.Want(200, "PBSZ 0")
-	c.Want(200, "PROT P")
-	c.Want(503, "PASS "+password)
-	c.Want(331, "USER "+account)
-	c.Want(530, "PASS wrong")
-	c.Want(503, "PASS "+password)
-	c.Want(331, "USER "+account)
-	c.Want(230, "PASS "+password)
-	c.Want(503, "PASS "+password)
-	c.Want(522, "EPRT |2|::1|50000|", "(1)")
 }

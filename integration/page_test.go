@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type browser struct {
 	tolerated string // a part of problems that are none; "": none is tolerated
 }
 
-// browse starts a browser. It ends with the test, which fails if a script did.
+// browse starts a browser. The end of the test ends it, and fails the test if a script failed.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	harness.Need(t, "chromium")
@@ -45,7 +46,7 @@ func browse(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors,
 		chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1200, 900), chromedp.Env("HOME="+t.TempDir()))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute+2**screenshot)
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
@@ -75,7 +76,7 @@ func (b *browser) tab() context.Context {
 	return ctx
 }
 
-// listen takes down what goes wrong in a tab.
+// listen records the errors of a tab.
 func (b *browser) listen(ctx context.Context) {
 	problem := func(format string, args ...any) {
 		b.mu.Lock()
@@ -102,7 +103,7 @@ func (b *browser) listen(ctx context.Context) {
 	})
 }
 
-// run does something in a tab.
+// run executes actions in a tab.
 func (b *browser) run(ctx context.Context, actions ...chromedp.Action) {
 	b.t.Helper()
 	if err := chromedp.Run(ctx, actions...); err != nil {
@@ -115,12 +116,12 @@ func until(expression string) chromedp.Action {
 	return chromedp.Poll(expression, nil, chromedp.WithPollingMutation(), chromedp.WithPollingTimeout(patience))
 }
 
-// shows is an expression: whether a part of the page has a text.
+// shows returns an expression that is true if a part of the page has a text.
 func shows(part, text string) string {
 	return fmt.Sprintf("document.getElementById(%q)?.textContent.includes(%q)", part, text)
 }
 
-// live waits for the page's first news, from which on it is told of changes.
+// live waits until the page receives changes.
 func live() chromedp.Action {
 	return chromedp.Tasks{chromedp.WaitReady("#summary"), until(shows("live", "live"))}
 }
@@ -188,6 +189,25 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(second, chromedp.Navigate("about:blank"))
 	b.run(b.ctx, chromedp.Navigate("about:blank"))
 	s.stop()
+}
+
+// TestAPageThatIsOpenOverARestartLeadsToTheLogin: a server that has started again does not have the logins of the one before.
+func TestAPageThatIsOpenOverARestartLeadsToTheLogin(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "0.0.0.0:0") // a page on other addresses than loopback needs a login
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	_, port := split(l.Addr().String())
+	b := browse(t)
+	b.tolerated = ":" + port + "/" // requests that the server does not answer
+	s := startServer(t, tlsTables(t, t.TempDir())+"[http]\nlisten = \"0.0.0.0:"+port+"\"\n"+defaults)
+	b.run(b.ctx, chromedp.Navigate(s.page), chromedp.SendKeys("[name=user]", "boss"), chromedp.SendKeys("[name=password]", password+"\r"), live())
+	s.stop()
+	s.start()
+	b.run(b.ctx, chromedp.WaitVisible("[name=password]"))
+	b.run(b.ctx, chromedp.Navigate("about:blank"))
 }
 
 // pause waits for a time, or for the end of a context.

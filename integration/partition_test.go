@@ -187,6 +187,21 @@ func unlessBusy(f func(try int) error) (err error) {
 	return err
 }
 
+// nextGrant waits for a lock as another client, releases it, and returns when it was granted.
+func (s *server) nextGrant(path string) (granted time.Time, err error) {
+	c := s.session("other")
+	defer c.Conn.Close()
+	for _, line := range []string{"SITE WAIT 60", "MKD " + path, "RMD " + path} {
+		if _, err := c.Ask(line); err != nil {
+			return granted, err
+		}
+		if strings.HasPrefix(line, "MKD") {
+			granted = time.Now()
+		}
+	}
+	return granted, nil
+}
+
 // overBeforeGranted has a client take a lock through a network that breaks, and another one wait for it. It returns an error if the first
 // one's lock is not over when the second one is granted it.
 func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at, again int) error {
@@ -224,21 +239,12 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	case <-time.After(patience):
 		return fmt.Errorf("the client stopped at step %d", p.steps)
 	}
-	second := s.session("other")
-	defer second.Conn.Close()
-	if _, err := second.Try("SITE WAIT 60"); err != nil {
+	granted, err := s.nextGrant(path)
+	if err != nil {
 		return err
-	}
-	r, err := second.Try("MKD " + path)
-	granted := time.Now()
-	if err != nil || r.Code != 257 {
-		return fmt.Errorf("the second client got %v, %v", r, err)
 	}
 	cancelAcquire := time.AfterFunc(5*time.Second, cancel)
 	defer cancelAcquire.Stop()
-	if _, err = second.Try("RMD " + path); err != nil {
-		return err
-	}
 	ended := <-over
 	if ended.After(granted) {
 		err = fmt.Errorf("the lock of the first was over %v after the second was granted it", ended.Sub(granted))
@@ -283,7 +289,7 @@ func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T
 func deadBeforeGranted(t *testing.T, s *server, path string, drops direction, at int) error {
 	p := newPartition(t, s.v4, drops, at, 0)
 	defer p.close()
-	began := launch(t, locker(t, "", "run", "--renew", fmt.Sprintf("ftp://%s:%s@%s/%%2F%s", account, password, p.address(), path[1:]),
+	began := launch(t, locker(t, "", "--renew", fmt.Sprintf("ftp://%s:%s@%s/%%2F%s", account, password, p.address(), path[1:]),
 		"sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.01; done"))
 	dead := make(chan time.Time, 1)
 	go func() {
@@ -297,17 +303,10 @@ func deadBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	case <-time.After(patience):
 		return errors.New("the network did not break")
 	}
-	second := s.session("other")
-	defer second.Conn.Close()
-	if _, err := second.Try("SITE WAIT 60"); err != nil {
+	granted, err := s.nextGrant(path)
+	if err != nil {
 		return err
 	}
-	r, err := second.Try("MKD " + path)
-	granted := time.Now()
-	if err != nil || r.Code != 257 {
-		return fmt.Errorf("the second client got %v, %v", r, err)
-	}
-	_, _ = second.Try("RMD " + path)
 	if end := <-dead; end.After(granted) {
 		return fmt.Errorf("the command was dead %v after another client was granted the lock", end.Sub(granted))
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// startPeer starts another FTP server, which is stopped at the end of the test. It is downloaded only where all clients and
-// servers must be there.
+// startPeer starts another FTP server. The end of the test stops it. It is downloaded only if FTPLOCKD_REQUIRE_CLIENTS is 1.
 func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 	t.Helper()
 	peer, err := peers.Find(name)
@@ -47,7 +46,7 @@ func startPeer(t testing.TB, name string, tls bool) *peers.Process {
 	return running
 }
 
-// others starts the servers of others that are on this machine.
+// others returns functions that start the other servers.
 func others() map[string]func(t *testing.T, secure bool) host {
 	all := make(map[string]func(t *testing.T, secure bool) host)
 	for _, name := range peers.Names() {

@@ -123,7 +123,7 @@ func (p *program) hasEnded() bool {
 	}
 }
 
-// ends checks that the output ends soon, without another line: all processes that have it open have ended.
+// ends checks that the output ends without another line: then all processes of the program have ended.
 func (p *program) ends(t testing.TB, what string) {
 	t.Helper()
 	said := make(chan string, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// programKind is a kind of program in testdata/programs that uses MKD as a lock. See docs/programs.md.
+// programKind is a kind of program in testdata/programs that uses MKD as a lock. See docs/clients.md.
 type programKind struct {
 	name   string
 	script string
@@ -27,7 +27,6 @@ type programKind struct {
 	gap    bool     // it removes the old live file before it places the new one
 	tls    bool
 	free   bool // it takes no lock
-	env    []string
 }
 
 var kinds = []programKind{
@@ -35,17 +34,11 @@ var kinds = []programKind{
 		steps: []string{"begin", "locked", "marked", "upload", "mirrored", "unmarked", "unlocked"}},
 	{name: "2 release publisher", script: "publisher.sh", live: "app-archive.json",
 		steps: []string{"begin", "locked", "upload", "uploaded", "compared", "published", "unlocked"}},
-	{name: "3 package channel", script: "channel.py", live: "index",
-		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}},
-	{name: "4 site deployer", script: "site.py", live: "public/index.html", gap: true, tls: true,
+	{name: "3 site deployer", script: "site.py", live: "public/index.html", gap: true, tls: true,
 		steps: []string{"begin", "locked", "upload", "staged", "between", "swapped", "cleaned", "unlocked"}},
-	{name: "5 backup writers", script: "backup.py", live: "latest", tls: true,
-		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}, env: []string{"HOLD=0.2"}},
-	{name: "6 media uploader", script: "media.py", live: "film", tls: true,
-		steps: []string{"begin", "locked", "upload", "uploaded", "unlocked"}},
-	{name: "7 files called lock", script: "lockfiles.sh", live: "composer.lock", gap: true, free: true,
+	{name: "4 files called lock", script: "lockfiles.sh", live: "composer.lock", gap: true, free: true,
 		steps: []string{"upload-composer.lock", "renamed-composer.lock", "deleted-composer.lock", "upload-Gemfile.lock", "mirror", "mirrored"}},
-	{name: "8 MultiLock", script: "multilock.py", live: "index",
+	{name: "5 MultiLock", script: "multilock.py", live: "index",
 		steps: []string{"begin", "made", "written", "locked", "upload", "uploaded", "emptied", "unlocked"}},
 }
 
@@ -59,34 +52,7 @@ max_idle = "5s"
 match = "**/*.lock"
 max_age = "1h"
 max_idle = "5s"
-[[lock]]
-match = "**/.*-lock"
-max_age = "0"
-max_idle = "5s"
 `
-
-// inBothModes runs a test with directories and without.
-func inBothModes(t *testing.T, tables string, test func(t *testing.T, s *server)) {
-	t.Helper()
-	for _, mode := range []string{"true", "false"} {
-		t.Run("directories="+mode, func(t *testing.T) {
-			t.Parallel()
-			test(t, startServer(t, "[locks]\ndirectories = "+mode+"\n"+tables))
-		})
-	}
-}
-
-// inBothModesStepped runs a test with directories and without, on a server with a clock of its own.
-func inBothModesStepped(t *testing.T, tables string, test func(t *testing.T, s *server, clock *clock)) {
-	t.Helper()
-	for _, mode := range []string{"true", "false"} {
-		t.Run("directories="+mode, func(t *testing.T) {
-			t.Parallel()
-			s, clock := startStepped(t, "[locks]\ndirectories = "+mode+"\n"+tables)
-			test(t, s, clock)
-		})
-	}
-}
 
 // published returns the content that a program publishes.
 func published(id string) string { return strings.Repeat(id+"\n", wholeLines) }
@@ -140,7 +106,7 @@ func (st *stage) program(t testing.TB, script, id string, env ...string) *exec.C
 	if st.kind.tls {
 		cmd.Env = append(cmd.Env, "FTP_TLS=1")
 	}
-	cmd.Env = append(append(cmd.Env, st.kind.env...), env...)
+	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }
 
@@ -222,47 +188,18 @@ func (st *stage) wantAll(t testing.TB, id string) {
 // leftOver matches names that no program leaves behind when it succeeds.
 var leftOver = regexp.MustCompile(`\.part$|staged-|public-backup-|\.lftp-deployment|\.desktop_updater\.lock|deploy\.lock|^\.lock$|-lock$|\.old$|\.new$`)
 
-// wantTidy checks that there is no lock, and no file of a lock or of an unfinished upload.
-func (st *stage) wantTidy(t testing.TB) {
-	t.Helper()
-	s := st.s
-	c := s.session("boss")
-	defer c.Conn.Close()
-	c.Want(211, "SITE LOCKS", "no locks are held")
-	if hidden := s.unfinished(); len(hidden) > 0 {
-		t.Errorf("left over: %q", hidden)
-	}
-	st.wantNothingLeft(t)
-}
-
 // wantNothingLeft checks that there is no file of a lock or of an unfinished upload below the stage.
 func (st *stage) wantNothingLeft(t testing.TB) {
 	t.Helper()
-	for _, name := range st.s.below(t, st.base) {
-		if leftOver.MatchString(filepath.Base(name)) {
-			t.Errorf("left over: %s", name)
-		}
-	}
-}
-
-// below lists the files on disk below a directory.
-func (s *server) below(t testing.TB, dir string) (names []string) {
-	t.Helper()
-	err := filepath.WalkDir(s.path(dir), func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			names = append(names, strings.TrimPrefix(path, s.root))
+	err := filepath.WalkDir(st.s.path(st.base), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && leftOver.MatchString(filepath.Base(path)) {
+			t.Errorf("left over: %s", path)
 		}
 		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	return names
-}
-
-func needPrograms(t *testing.T) {
-	t.Helper()
-	harness.Need(t, "lftp", "curl", "python3", "cmp")
 }
 
 // takeTurns runs two programs at once, to their ends, and checks the outcome. Without a lock it runs one.
@@ -393,7 +330,7 @@ func (k programKind) deaths(directories bool) (all []death) {
 // TestKilledProgramsLeaveNoStuckLockTornFileOrSecondHolder runs programs that lock by MKD, unchanged, and kills them at their steps.
 func TestKilledProgramsLeaveNoStuckLockTornFileOrSecondHolder(t *testing.T) {
 	t.Parallel()
-	needPrograms(t)
+	harness.Need(t, "lftp", "curl", "python3", "cmp")
 	for _, k := range kinds {
 		for _, directories := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/directories=%t", k.name, directories), func(t *testing.T) {
@@ -439,187 +376,5 @@ func killAll(t *testing.T, k programKind, directories bool) {
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
 			t.Errorf("an upload is left over: %s", name)
 		}
-	}
-}
-
-const deploymentLock = ".lftp-deployment.lock"
-
-// TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother has a runner delete the lock of another one that holds it, as in an issue of that
-// program: "live holder lock stolen mid-mirror".
-func TestRunnerThatDeletesOldLocksWaitsForTheMirrorOfAnother(t *testing.T) {
-	t.Parallel()
-	needPrograms(t)
-	inBothModes(t, "", func(t *testing.T, s *server) {
-		st := s.stage(t, kinds[0], "site", account)
-		first := st.victim(t, "first", "STOP_AT=upload")
-		if err := first.reach("upload"); err != nil {
-			t.Fatal(err)
-		}
-		curl := run(t, "curl", "-sv", "--interface", "127.0.0.2", "-u", account+":"+password, "-I", "-Q", "RMD "+st.base+"/"+deploymentLock, "ftp://"+s.v4+"/")
-		if want := "held by " + account + "@127.0.0.1 for "; curl.status == 0 || !strings.Contains(curl.out, "550 ") || !strings.Contains(curl.out, want) {
-			t.Errorf("the RMD of another address: exit status %d, no 550 with %q in\n%s", curl.status, want, curl.out)
-		}
-		impatient := st.program(t, "impatient.sh", "second", "LFTP_SET=set net:socket-bind-ipv4 127.0.0.2;")
-		said := filepath.Join(st.made, "second.out")
-		out, err := os.Create(said)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer out.Close()
-		impatient.Stdout, impatient.Stderr = out, out
-		if err := impatient.Start(); err != nil {
-			t.Fatal(err)
-		}
-		harness.Await(t, "the second runner is refused", func() bool {
-			text, err := os.ReadFile(said)
-			return err == nil && strings.Contains(string(text), "held by")
-		})
-		writeFile(t, st.witness+".go", nil) // the first now mirrors
-		if err := impatient.Wait(); err != nil {
-			t.Error("the second runner:", err)
-		}
-		text, err := os.ReadFile(said)
-		if err != nil {
-			t.Fatal(err)
-		}
-		second := string(text)
-		for _, want := range []string{"deleted .lftp-deployment.", "550 " + st.base + "/" + deploymentLock, "held by " + account + "@127.0.0.1 for "} {
-			if !strings.Contains(second, want) {
-				t.Errorf("no %q in what the second runner was told", want)
-			}
-		}
-		if strings.Contains(second, "removed") {
-			t.Error("it removed the lock")
-		}
-		if err := first.reach("unlocked"); err != nil {
-			t.Error(err)
-		}
-		if last, ins, overlaps := st.story(); last != "second" || ins != 2 || overlaps > 0 {
-			t.Errorf("%d were in, the last was %s, and %d while another was in", ins, last, overlaps)
-		}
-		if t.Failed() {
-			t.Logf("the second runner says\n%s", second)
-		}
-		st.wantAll(t, "first")
-		st.wantTidy(t)
-	})
-}
-
-func TestDirectoryWithFilesAndTheNameOfALockIsNotChanged(t *testing.T) {
-	t.Parallel()
-	inBothModesStepped(t, soon, func(t *testing.T, s *server, clock *clock) {
-		pictures := []string{"shop/combination-lock/1.jpg", "shop/combination-lock/large/1.jpg",
-			"shop/bicycle.lock/2.jpg", "shop/door_lock/3.jpg", "shop/.old-lock/4.jpg", "locks/padlock/5.jpg"}
-		for _, name := range pictures {
-			s.write(name, "picture of "+name)
-		}
-		check := func(when string) {
-			t.Helper()
-			for _, name := range pictures {
-				if !s.exists(name) || s.read(name) != "picture of "+name {
-					t.Fatalf("%s: %s is not what it was", when, name)
-				}
-			}
-		}
-		try := func() {
-			t.Helper()
-			c, boss := s.session(account), s.session("boss")
-			for _, name := range pictures {
-				dir := "/" + filepath.Dir(name)
-				c.Want(550, "MKD "+dir)
-				c.Want(550, "RMD "+dir, "not empty")
-				if r, err := boss.Try("SITE LOCK BREAK 1 " + dir); err != nil || r.Code < 500 {
-					t.Errorf("SITE LOCK BREAK %s: %v, %v", dir, r, err)
-				}
-			}
-			c.Want(250, "CWD /shop/combination-lock")
-			c.Want(200, "TYPE I")
-			c.stores("/shop/combination-lock/new.jpg", "new")
-			c.Want(250, "DELE new.jpg")
-			for _, one := range []*session{c, boss} {
-				one.Conn.Close()
-			}
-		}
-		try()
-		check("after MKD, RMD and BREAK")
-		clock.pass(time.Hour)
-		try()
-		check("after max_idle")
-		s.command("reload")
-		check("after a reload")
-		s.kill()
-		s.start()
-		try()
-		check("after a crash")
-		s.stop()
-		s.start()
-		s.session(account).Want(211, "SITE LOCKS", "no locks are held")
-		check("in the end")
-	})
-}
-
-// tutorials returns the tutorials of docs/programs.md: for each heading the text of each kind of block.
-func tutorials(t *testing.T) map[string]map[string]string {
-	t.Helper()
-	all := map[string]map[string]string{}
-	for _, b := range blocks(t, "docs/programs.md") {
-		if heading, ok := strings.CutPrefix(b.heading, "Tutorial: "); ok {
-			if all[heading] == nil {
-				all[heading] = map[string]string{}
-			}
-			all[heading][b.kind] += b.text
-		}
-	}
-	return all
-}
-
-func TestTutorialsForProgramsWork(t *testing.T) {
-	t.Parallel()
-	needPrograms(t)
-	if len(tutorials(t)) != 2 {
-		t.Errorf("there are %d tutorials, want 2", len(tutorials(t)))
-	}
-	for heading, blocks := range tutorials(t) {
-		t.Run(heading, func(t *testing.T) {
-			t.Parallel()
-			if blocks["sh"] == "" {
-				t.Fatal("the tutorial has no commands")
-			}
-			inBothModes(t, blocks["toml"], func(t *testing.T, s *server) {
-				s.write("site/index.html", "the old one")
-				s.write("releases/index.json", "the old one")
-				dir := t.TempDir()
-				for name, text := range map[string]string{"build/index.html": "new", "build/css/style.css": "new", "build/composer.lock": "new", "index.json": "new"} {
-					path := filepath.Join(dir, name)
-					if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				// Three jobs at once, of which the last finds nothing to do.
-				var all sync.WaitGroup
-				for range 3 {
-					all.Go(func() {
-						cmd := command(t, "sh", "-c", blocks["sh"])
-						cmd.Dir = dir
-						cmd.Env = append(cmd.Env, "FTP_HOST="+s.v4, "FTP_USER="+account, "FTP_PASSWORD="+password, "PAUSE=0.2")
-						if r := finish(t, cmd); r.status != 0 {
-							t.Errorf("exit status %d\n%s", r.status, r.out)
-						}
-					})
-				}
-				all.Wait()
-				published := map[string]string{"site/index.html": "new", "site/css/style.css": "new", "site/composer.lock": "new"}
-				if strings.Contains(blocks["sh"], "RNFR") {
-					published = map[string]string{"releases/index.json": "new"}
-				}
-				for name, want := range published {
-					s.wantFile(t, name, want)
-				}
-				s.session("boss").Want(211, "SITE LOCKS", "no locks are held")
-				if hidden := s.unfinished(); len(hidden) > 0 {
-					t.Errorf("left over: %q", hidden)
-				}
-			})
-		})
 	}
 }

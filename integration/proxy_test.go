@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// proxy is a bad network: it delays, drops and cuts what it passes on.
+// proxy is a bad network: it delays, drops and cuts connections.
 type proxy struct {
 	*relay
 	target atomic.Pointer[string]
@@ -29,7 +29,7 @@ func startProxy(t testing.TB, seed uint64) *proxy {
 	return p
 }
 
-// doom is what becomes of a connection, and when.
+// doom is the fault of a connection and its time.
 type doom struct {
 	kind  string // "": it is passed on
 	after time.Duration
@@ -54,7 +54,7 @@ func (p *proxy) doom(control bool) doom {
 	return f
 }
 
-// pass passes a connection on until one of its sides ends it, or its doom comes.
+// pass forwards a connection until one side ends it, or its doom comes.
 func (p *proxy) pass(c pair, control bool) {
 	f := p.doom(control)
 	var dropping atomic.Bool
@@ -75,8 +75,7 @@ func (p *proxy) pass(c pair, control bool) {
 	}
 }
 
-// strike ends a connection as its doom has it. One that is dropped passes nothing on any more and ends when the client
-// gives up.
+// strike ends a connection by its doom. A dropped connection forwards no bytes, and ends when the client gives up.
 func (c pair) strike(kind string, dropping *atomic.Bool) {
 	switch kind {
 	case "reset":
@@ -94,7 +93,7 @@ func (c pair) strike(kind string, dropping *atomic.Bool) {
 	}
 }
 
-// pump passes on what comes from one side, and then its end.
+// pump forwards one direction, and then its end.
 func (p *proxy) pump(from, to *net.TCPConn, slow time.Duration, dropping *atomic.Bool, control bool) {
 	r := bufio.NewReader(from)
 	next := func() ([]byte, error) {

@@ -1,31 +1,22 @@
 package integration
 
 import (
-	"bufio"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// shown is a command that the README shows, and what the README says it prints.
+// shown is a command of the README and its output there.
 type shown struct {
 	command string
 	output  string
 }
 
-// firstScreen returns the commands of the README ahead of its first heading of the second level, in the
-// order in which they stand there: lines after "$ " in blocks marked console, all lines in blocks marked sh.
+// firstScreen returns the commands of the README before its first heading of the second level, in order: lines after "$ " in blocks marked console, and
+// all lines in blocks marked sh.
 func firstScreen(t *testing.T) (all []shown) {
 	t.Helper()
 	for _, b := range blocks(t, "README.md") {
@@ -43,10 +34,10 @@ func firstScreen(t *testing.T) (all []shown) {
 	return all
 }
 
-// sameEverywhere replaces what differs from run to run.
+// sameEverywhere replaces the parts of a text that differ between runs.
 func sameEverywhere(text string) string {
 	for _, r := range []struct{ what, by string }{
-		// The README shows what a terminal does; what is no terminal is told the file that has the password.
+		// The README shows the output on a terminal. Other outputs name the file of the password.
 		{`ftp:(?:[A-Z2-7]{26}|"\$\(cat '[^']*'\)")`, "ftp:PASSWORD"},
 		{`password (?:in \S*/ftplockd-data/state/password|[A-Z2-7]{26})`, "password PASSWORD"},
 		{`its page is at http://127\.0\.0\.1:2180/\n`, ""}, // there is none while another server has that address
@@ -60,24 +51,24 @@ func sameEverywhere(text string) string {
 	return strings.TrimSpace(text)
 }
 
+// TestReadmeFirstScreenIsTrue runs the server of the first command in a fresh directory, on a free port, and the commands of curl that it prints.
 func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl", "grep")
-	if err := sources(); err != nil {
-		t.Fatal(err)
-	}
 	screen := firstScreen(t)
-	if len(screen) != 4 {
+	if len(screen) != 4 || screen[0].command != "go run ./cmd/ftplockd" {
 		t.Fatalf("the README shows %d commands, want the server and three of curl: %q", len(screen), screen)
 	}
-	banner, commands := runReadmeServer(t, screen[0].command)
-	if got, want := sameEverywhere(banner), sameEverywhere(screen[0].output); got != want {
-		t.Errorf("%s prints\n%s\nthe README shows\n%s", screen[0].command, got, want)
+	cmd := command(t, binary, "--listen", "127.0.0.1:0")
+	cmd.Dir = t.TempDir()
+	text, commands := banner(t, cmd, harness.NewLogBuffer())
+	if got, want := sameEverywhere(text), sameEverywhere(screen[0].output); got != want {
+		t.Errorf("the server prints\n%s\nthe README shows\n%s", got, want)
 	}
 	for i, command := range commands {
 		example := screen[i+1]
 		if sameEverywhere(command) != sameEverywhere(example.command) {
-			t.Errorf("the server says %q, the README %q", command, example.command)
+			t.Errorf("the server prints %q, the README %q", command, example.command)
 		}
 		r := run(t, "sh", "-c", command)
 		if got, want := sameEverywhere(strings.ReplaceAll(r.out, "\r", "")), sameEverywhere(example.output); got != want {
@@ -86,69 +77,14 @@ func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	}
 }
 
-// runReadmeServer runs the README's first command, but in a fresh directory and on a free port, and returns what it
-// prints and the commands in that. It is stopped at the end of the test.
-func runReadmeServer(t *testing.T, line string) (banner string, commands []string) {
-	t.Helper()
-	dir := t.TempDir()
-	wrapper := filepath.Join(dir, "elsewhere")
-	pidFile := filepath.Join(dir, "pid")
-	script := fmt.Sprintf("#!/bin/sh\nprogram=$1; shift\ncd '%s' && echo $$ > pid && exec \"$program\" \"$@\" --listen 127.0.0.1:0\n", dir)
-	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "-c", "exec "+line)
-	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "GOFLAGS=-exec="+wrapper, "FTPLOCKD_USER=", "FTPLOCKD_PASSWORD=")
-	cmd.SysProcAttr = tied(true)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	watchdog := time.AfterFunc(3*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	t.Cleanup(func() {
-		text, err := os.ReadFile(pidFile)
-		pid, aerr := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err := errors.Join(err, aerr); err != nil {
-			t.Error(err)
-			pid = -cmd.Process.Pid // the group
-		}
-		_ = syscall.Kill(pid, syscall.SIGINT) // go run ends as the server does
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
-		watchdog.Stop()
-	})
-	for r := bufio.NewReader(stdout); len(commands) < 3; {
-		text, err := r.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v after %q", err, banner)
-		}
-		banner += text
-		if command := strings.TrimSpace(text); strings.HasPrefix(command, "curl ") {
-			commands = append(commands, command)
-		}
-	}
-	return banner, commands
-}
-
-// The README's configuration has rules of its own, and its first screen takes the lock /locks/demo. The file's check, the start and
-// the 257 name each default rule that it replaces.
+// TestReadmeConfigurationKeepsTheLockOfTheFirstScreen: the README's configuration has rules of its own. The 257 names a default rule that they
+// replace.
 func TestReadmeConfigurationKeepsTheLockOfTheFirstScreen(t *testing.T) {
 	t.Parallel()
 	all := blocks(t, "README.md")
 	i := slices.IndexFunc(all, func(b block) bool { return b.kind == "toml" })
 	_, rules, _ := strings.Cut(all[i].text, "[[lock]]")
 	s := startServer(t, "[[lock]]"+rules)
-	const lost = `"**/*.lock" or "**/.*-lock"`
-	for what, text := range map[string]string{"config check": run(t, binary, "config", "check", s.config).out, "the start": strings.ReplaceAll(s.log.String(), `\"`, `"`)} {
-		if !strings.Contains(text, "only "+lost) {
-			t.Errorf("%s does not name %s: %s", what, lost, text)
-		}
-	}
 	c := s.session("boss")
 	c.Want(257, "MKD /locks/demo", `"/locks/demo" locked, token `)
 	c.Want(257, "MKD /phone_lock", `"/phone_lock" locked, token `)

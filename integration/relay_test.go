@@ -2,14 +2,12 @@ package integration
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"regexp"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -152,66 +150,6 @@ func (p pair) reset() {
 	}
 }
 
-// finish ends the server's half as if the client had closed it, and breaks the client's.
-func (p pair) finish() {
-	_ = p.server.CloseWrite()
-	_ = p.client.SetLinger(0)
-	p.client.Close()
-}
-
-// wire is a relay for one control connection and one upload. After limit bytes of the upload it calls cut, and passes no more bytes on.
-type wire struct {
-	*relay
-	limit int64
-	cut   func(w *wire)
-
-	mu    sync.Mutex
-	ctl   pair
-	dat   pair
-	wasAt int64 // the bytes of the upload that were passed on
-}
-
-// newWire makes a wire for one client; it ends with the test.
-func newWire(t testing.TB, to string, limit int64, cut func(w *wire)) *wire {
-	t.Helper()
-	w := &wire{limit: limit, cut: cut}
-	w.relay = startRelay(t, func() string { return to }, func(r *relay, p pair, data bool) {
-		if !data {
-			r.listener.Close()
-			w.note(func() { w.ctl = p })
-			r.control(p)
-			return
-		}
-		w.note(func() { w.dat = p })
-		n, _ := io.CopyN(p.server, p.client, w.limit)
-		w.note(func() { w.wasAt = n })
-		w.cut(w)
-		_, _ = io.Copy(io.Discard, p.server) // until the server ends it
-		p.reset()
-	})
-	return w
-}
-
-func (w *wire) note(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
-// connections returns the control and the data connection.
-func (w *wire) connections() (control, data pair) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ctl, w.dat
-}
-
-// sent returns the bytes of the upload that were passed on before the cut.
-func (w *wire) sent() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.wasAt
-}
-
 // startCutter starts a relay that ends each data connection after a number of bytes, in either direction, like the end of the file. With hold it
 // stops there until hold is closed, and then passes the rest on; reached gets a value when it stops.
 func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (address string, reached <-chan struct{}) {
@@ -237,27 +175,4 @@ func startCutter(t testing.TB, server string, after int64, hold chan struct{}) (
 		some(p.client, p.server)
 		both.Wait()
 	}).address(), held
-}
-
-// lineCounter counts lines.
-type lineCounter struct{ lines atomic.Int64 }
-
-// Write implements io.Writer.
-func (n *lineCounter) Write(p []byte) (int, error) {
-	n.lines.Add(int64(bytes.Count(p, []byte("\n"))))
-	return len(p), nil
-}
-
-// relayed returns the address of a relay that counts the lines of clients.
-func relayed(t testing.TB, server string, n *lineCounter) string {
-	t.Helper()
-	return startRelay(t, func() string { return server }, func(_ *relay, p pair, _ bool) {
-		var both sync.WaitGroup
-		both.Go(func() {
-			_, _ = io.Copy(io.MultiWriter(p.server, n), p.client)
-			_ = p.server.CloseWrite()
-		})
-		pass(p.client, p.server)
-		both.Wait()
-	}).address()
 }

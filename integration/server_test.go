@@ -44,7 +44,7 @@ type server struct {
 	dumps          bool // its log may have a dump of goroutines that was asked for
 }
 
-// defaults is the configuration of most tests: the lock of the article, and the default lock root.
+// defaults is the configuration of most tests: the lock of the article, and the default directory of locks.
 const defaults = `
 [[lock]]
 match = "**/phone_lock"
@@ -54,8 +54,8 @@ max_age = "6m"
 match = "/locks/**"
 `
 
-// startServer starts a server with a configuration: tables only, since listen, root, state and the accounts are
-// put around it. It is killed at the end of the test, if it still runs.
+// startServer starts a server with the given tables of a configuration; configure adds listen, root, state and the accounts. The end of the test kills
+// the server.
 func startServer(t testing.TB, config string) *server {
 	t.Helper()
 	s := newServer(t, config)
@@ -142,7 +142,7 @@ var (
 	pageAt    = regexp.MustCompile(`^its page is at (http\S+)\n$`)
 )
 
-// readBanner takes the addresses out of the banner. It returns when all of it was read.
+// readBanner takes the addresses out of the banner.
 func (s *server) readBanner(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadString('\n')
@@ -154,13 +154,13 @@ func (s *server) readBanner(r *bufio.Reader) error {
 		} else if m := pageAt.FindStringSubmatch(line); m != nil {
 			s.page = m[1]
 		}
-		if strings.Contains(line, "'RMD ") || strings.HasPrefix(line, "The [[lock]] rules") { // the last but one
+		if line == "\n" {
 			return nil
 		}
 	}
 }
 
-// stop has it stop as an operator does, and checks that it ends well.
+// stop stops the server by SIGTERM and checks its status.
 func (s *server) stop() {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM)
@@ -187,13 +187,13 @@ func (s *server) waitExit() {
 	}
 }
 
-// kill ends it without a chance to say good-bye.
+// kill kills the server and waits for its end.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.exited
 }
 
-// cleanup kills what still runs and looks whether the server complained.
+// cleanup kills the server and checks its log.
 func (s *server) cleanup() {
 	if s.exited == nil {
 		return
@@ -213,10 +213,10 @@ func (s *server) cleanup() {
 	}
 }
 
-// path is where a file of the served tree lies on disk.
+// path returns the path on disk of a file of the served tree.
 func (s *server) path(name string) string { return filepath.Join(s.root, name) }
 
-// write puts a file into the served tree from outside.
+// write writes a file of the served tree on disk.
 func (s *server) write(name, content string) {
 	s.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o755); err != nil {
@@ -243,7 +243,7 @@ func (s *server) wantFile(t testing.TB, name, want string) {
 	wantFile(t, s.path(name), want)
 }
 
-// sparse makes a large file that takes no room.
+// sparse makes a large file without blocks.
 func (s *server) sparse(name string, size int64) {
 	s.t.Helper()
 	s.write(name, "")
@@ -252,7 +252,7 @@ func (s *server) sparse(name string, size int64) {
 	}
 }
 
-// exists reports whether there is something of that name in the served tree.
+// exists reports whether the served tree has the name.
 func (s *server) exists(name string) bool {
 	_, err := os.Lstat(s.path(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -261,7 +261,7 @@ func (s *server) exists(name string) bool {
 	return err == nil
 }
 
-// unfinished lists the uploads that are on disk but not published.
+// unfinished returns the temporary files of uploads.
 func (s *server) unfinished() []string {
 	s.t.Helper()
 	var found []string
@@ -283,7 +283,7 @@ func (s *server) unfinished() []string {
 	return found
 }
 
-// host and port are where clients connect to.
+// split returns host and port of an address.
 func split(address string) (host, port string) {
 	host, port, _ = net.SplitHostPort(address)
 	return host, port

@@ -14,7 +14,7 @@ type session struct{ *harness.Session }
 // connect opens a control connection and reads the greeting.
 func connect(address string) (*session, harness.Reply, error) { return connectFrom(nil, address) }
 
-// connectFrom is connect from an address of this machine; nil: the one that the kernel chooses.
+// connectFrom is connect from an address of this machine; nil: the kernel chooses one.
 func connectFrom(from net.Addr, address string) (*session, harness.Reply, error) {
 	s, greeting, err := harness.Connect(from, address, 0)
 	return &session{s}, greeting, err
@@ -51,7 +51,7 @@ func (s *server) session(name string) *session {
 	return s.sessionFrom("", name)
 }
 
-// sessionFrom is session from an address of this machine; "": the one that the kernel chooses.
+// sessionFrom is session from an address of this machine; "": the kernel chooses one.
 func (s *server) sessionFrom(address, name string) *session {
 	s.t.Helper()
 	var addr net.Addr

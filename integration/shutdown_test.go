@@ -11,7 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// A kick and a stop end a command that would run for hours, and a stop does not wait for it.
+// TestKickAndStopEndWhatRuns ends a command that would run for hours by a kick, and by a stop, which does not wait for it.
 func TestKickAndStopEndWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
@@ -49,7 +49,7 @@ func (s *server) reads(name string) bool {
 	return false
 }
 
-// stopped checks how a server ended that was told to stop.
+// stopped waits for a server after SIGTERM, and checks its status.
 func (s *server) stopped() {
 	s.t.Helper()
 	s.waitExit()
@@ -59,4 +59,22 @@ func (s *server) stopped() {
 	if _, err := os.Lstat(filepath.Join(s.state, "control.sock")); !os.IsNotExist(err) {
 		s.t.Errorf("the control socket is left over: %v", err)
 	}
+}
+
+// TestTheServerOutlivesTheReaderOfItsLog ends the reader of standard error after one line.
+func TestTheServerOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "bash", "head")
+	s := newServer(t, defaults)
+	s.through = []string{"bash", "-c", `exec "$@" 2> >(exec head -n 1 >/dev/null)`, "bash"}
+	s.start()
+	for range 4 {
+		c := s.stranger()
+		c.Want(331, "USER "+account)
+		c.Want(530, "PASS wrong")
+	}
+	c := s.session(account)
+	c.Want(257, "MKD /locks/a")
+	c.Want(250, "RMD /locks/a")
+	s.stop()
 }

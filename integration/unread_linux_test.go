@@ -11,7 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// resident is how many bytes of memory the server has.
+// resident returns the resident memory of the server in bytes.
 func (s *server) resident() (n int) {
 	s.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -25,7 +25,7 @@ func (s *server) resident() (n int) {
 	return n << 10
 }
 
-// Neither a long reply nor the status file takes its length in memory for each client that does not read it.
+// TestUnreadRepliesTakeLittleMemory requests long replies and the status file with clients that do not read them.
 func TestUnreadRepliesTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	if harness.RaceEnabled {
@@ -43,7 +43,7 @@ func TestUnreadRepliesTakeLittleMemory(t *testing.T) {
 	for i := range 1000 {
 		holder.Want(257, fmt.Sprintf("MKD /%s/%04d", deep, i))
 	}
-	const clients, each = 25, 1 << 20
+	const clients, each = 25, 2 << 20 // a whole reply has over 3 MiB
 	for _, command := range []string{"SITE LOCKS", "RETR /.locks.json"} {
 		before := s.resident()
 		var ends []func()
@@ -63,7 +63,7 @@ func TestUnreadRepliesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// deaf is a client that logs in, sends a command, and reads nothing any more. end ends it.
+// deaf starts a client that logs in, sends a command and reads nothing afterwards. end ends it.
 func (s *server) deaf(command string) (end func()) {
 	s.t.Helper()
 	c := s.session("other")

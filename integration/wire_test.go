@@ -16,10 +16,8 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// What clients see of the control and the data connection when the two do not agree: aborted, awaited, stalled.
-
-// ABOR may come at any moment of a transfer. Then the reply to the transfer says what became of it: 226 if the file is the
-// new one or all of it was sent, 426 or 425 if not; and ABOR has a reply of its own.
+// TestAborAtAnyMomentLeavesReplyAndFileInAgreement sends ABOR at random moments. The reply to the transfer is 226 if the upload was published or the
+// download is complete, else 426 or 425. ABOR has a reply of its own.
 func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "[files]\ndurable = false\n"+defaults)
@@ -70,7 +68,7 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 // exchange runs a transfer with an ABOR at a random moment, and returns the reply to the transfer.
 func (c *session) exchange(way, line string, move func(net.Conn)) harness.Reply {
 	c.T.Helper()
-	connect := c.prepare(way)
+	connect, end := c.prepare(way)
 	var moving sync.WaitGroup
 	moving.Go(func() {
 		data, err := connect()
@@ -85,6 +83,7 @@ func (c *session) exchange(way, line string, move func(net.Conn)) harness.Reply 
 	c.says("ABOR")
 	r := c.finalReply()
 	c.WantReply(226) // to ABOR
+	end()            // the server does not connect any more
 	moving.Wait()
 	return r
 }
@@ -103,15 +102,15 @@ func (c *session) finalReply() harness.Reply {
 	}
 }
 
-// prepare says PASV or PORT and returns how to have the data connection.
-func (c *session) prepare(way string) func() (net.Conn, error) {
+// prepare sends EPSV or EPRT, and returns a function that opens the data connection. end makes it stop waiting for the server.
+func (c *session) prepare(way string) (connect func() (net.Conn, error), end func()) {
 	c.T.Helper()
 	if way == "passive" {
 		port, err := c.EPSV()
 		if err != nil {
 			c.T.Fatal(err)
 		}
-		return func() (net.Conn, error) { return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), patience) }
+		return func() (net.Conn, error) { return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), patience) }, func() {}
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -120,15 +119,16 @@ func (c *session) prepare(way string) func() (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
 		c.T.Fatal(err)
 	}
-	c.T.Cleanup(func() { l.Close() })
+	end = func() { l.Close() }
+	c.T.Cleanup(end)
 	c.Want(200, fmt.Sprintf("EPRT |1|127.0.0.1|%d|", l.Addr().(*net.TCPAddr).Port))
 	return func() (net.Conn, error) {
 		defer l.Close()
 		return l.Accept()
-	}
+	}, end
 }
 
-// A client that reads the 226 before it ends the data connection does not wait for it.
+// TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst reads the 226 before it closes the data connection.
 func TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
@@ -148,8 +148,8 @@ func TestADownloadEndsAtOnceForAClientThatReadsTheReplyFirst(t *testing.T) {
 	}
 }
 
-// aria2 reads one reply at a time: it stands still, until it tries again, if a 226 comes together with the 150. The server waits for it, but a busy
-// machine may not run it meanwhile, so it happens now and then. Were it the rule, the downloads would take more than a minute.
+// TestAriaDownloadsWithoutAPause: aria2 reads one reply at a time, and stalls if the 226 arrives together with the 150. So the server waits before the
+// 226. On a busy machine some downloads still stall; if all did, they would take more than a minute.
 func TestAriaDownloadsWithoutAPause(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "aria2c")

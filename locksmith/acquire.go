@@ -26,7 +26,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o Options) (*Lock,
 }
 
 // Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; then its cause is the error of
-// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock.
+// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] as for [Lock.Release].
 func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := c.Acquire(ctx, name, Options{})
 	if err != nil {
@@ -56,7 +56,6 @@ type acquisition struct {
 	o            Options
 	name         string
 	once         bool
-	began        time.Time
 	last         error // why there is no lock yet
 	maybeGranted bool  // an MKD may have been granted
 }
@@ -65,18 +64,16 @@ func (c *Client) acquire(ctx context.Context, name string, o Options, once bool)
 	if name == "" {
 		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
 	}
-	a := &acquisition{Client: c, o: o, name: name, once: once, began: time.Now()}
+	a := &acquisition{Client: c, o: o, name: name, once: once}
 	c.uses.Add(1)
 	l, err := a.run(ctx)
 	if err != nil {
 		c.uses.Add(-1)
-		return nil, err
 	}
-	c.e.Logger.Debug("lock acquired", "lock", l.path, "token", l.Token(), "waited", time.Since(a.began))
-	return l, nil
+	return l, err
 }
 
-// run tries until it has the lock, or an error that does not pass.
+// run tries until it has the lock or a permanent error.
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()
@@ -90,7 +87,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 			_ = l.Release(ctx)
 			return nil, a.giveUp(ctx)
 		case isHeld, a.last == nil, !errors.Is(err, ErrUnreachable):
-			a.last = err // report the holder rather than a server that has gone since
+			a.last = err // report the holder rather than a later failure of the server
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -101,7 +98,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 			if a.o.Waiting != nil {
 				a.o.Waiting(held)
 			}
-			if !waits || wait > 0 && time.Since(began) < wait/2 { // else the server has let the MKD wait
+			if !waits || wait > 0 && time.Since(began) < wait/2 { // otherwise MKD has waited at the server
 				pause(ctx, a.e.Poll)
 			}
 			if wait = 0; waits {
@@ -112,7 +109,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		case a.once && !a.maybeGranted:
 			return nil, a.withUnknown(err)
 		default:
-			if a.once { // find out whether the only try was granted
+			if a.once { // find out whether the server has granted the only try
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, a.e.Timeout)
 				defer cancel()
@@ -136,10 +133,11 @@ func pause(ctx context.Context, mean time.Duration) {
 }
 
 // errNotHeld is part of the error for a refused MKD of a lock that has no holder.
-var errNotHeld = errors.New("though no client holds it")
+var errNotHeld = errors.New("although no client holds it")
 
-// try sends MKD, and returns the lock or an error. A *HeldError, ErrUnreachable and ErrUnknown may pass. If MKD is refused and no client holds the
-// lock, it may have been released in between: try sends MKD again, three times, or for three seconds on a server that cannot wait.
+// try sends MKD, and returns the lock or an error. After a *HeldError, ErrUnreachable or ErrUnknown a later call may succeed. If MKD is
+// refused although no client holds the lock, the lock may have been released meanwhile: try sends MKD again, three times in all, or for three
+// seconds on a server that cannot wait.
 func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, waits bool, err error) {
 	err = a.use(ctx, func(s *session) error {
 		waits = s.can("SITE", "WAIT")
@@ -155,14 +153,14 @@ func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, wai
 	return l, waits, err
 }
 
-// mkdir sends MKD once and then asks for the facts of the lock: the text of a reply is for people. Ftplockd undoes a grant whose reply the client
-// may not have received, so a grant counts when the server has answered that question.
+// mkdir sends MKD once and then requests the facts of the lock, because the text of a reply is for people. Ftplockd undoes a grant whose reply the
+// client may not have received, so the grant is final when the server has answered that request.
 func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration) (*Lock, error) {
-	patiently := lastReplyTimeout
+	replyTimeout := lastReplyTimeout
 	if wait > shortSlice {
-		patiently = 0 // when ctx ends, the end of the connection ends the wait
+		replyTimeout = 0 // when ctx ends, the end of the connection ends the wait
 	}
-	late, stop := lingering(ctx, patiently)
+	late, stop := endingAfter(ctx, replyTimeout)
 	defer stop()
 	if err := s.waitFor(late, wait); err != nil {
 		return nil, err
@@ -177,45 +175,45 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	case errors.Is(err, ErrRefused):
 		return nil, err
 	case err != nil:
-		a.maybeGranted = patiently > 0 || late.Err() == nil // the server undoes a grant to a client that has ended its wait
+		a.maybeGranted = replyTimeout > 0 || late.Err() == nil // the server undoes a grant to a client that withdrew its MKD
 		return nil, err
-	case r.transient() && s.hasFacts(): // the server does not know whether it has granted the lock, as with a lost reply
+	case r.transient() && s.hasFacts(): // the grant is unconfirmed, as after a lost reply
 		a.maybeGranted = true
 		return nil, s.lost(fmt.Errorf("%w: %s", ErrUnknown, r.text()))
 	}
-	looking, cancel := context.WithTimeout(context.WithoutCancel(late), checkTimeout)
+	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(late), checkTimeout)
 	defer cancel()
 	sent := now()
-	if !s.hasFacts() && r.good() {
+	if !s.hasFacts() && r.positive() {
 		a.maybeGranted = false
-		return a.take(looking, s, Holder{own: true}, s.abs(a.name), sent)
+		return a.take(checkCtx, s, Holder{own: true}, s.abs(a.name), sent)
 	}
-	i, err := s.info(looking, a.name)
+	i, err := s.info(checkCtx, a.name)
 	if err != nil {
-		a.maybeGranted = a.maybeGranted || r.good()
+		a.maybeGranted = a.maybeGranted || r.positive()
 		return nil, err
 	}
 	if s.hasFacts() {
 		a.maybeGranted = false
 	}
-	return a.judge(looking, s, r, i, sent)
+	return a.judge(checkCtx, s, r, i, sent)
 }
 
 // judge returns the result of MKD, by the facts after it.
 func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, sent time.Time) (*Lock, error) {
-	own, ours := i.ours()
+	own, isOwn := i.ownHold()
 	switch {
-	case r.good() && ours:
+	case r.positive() && isOwn:
 		return a.take(ctx, s, own, i.Path, sent)
-	case r.good() && !i.Held: // an ordinary directory, or a lock that was lost at once
+	case r.positive() && !i.Held: // an ordinary directory, or a lock that was lost at once
 		back, err := s.ask(ctx, "RMD "+a.name)
-		if err == nil && back.good() {
+		if err == nil && back.positive() {
 			err = fmt.Errorf("%w: no rule of the server makes %s a lock", ErrRefused, i.Path)
 		} else if err == nil {
 			err = fmt.Errorf("%w: %s", ErrLost, back.text())
 		}
 		return nil, err
-	case i.refused && !ours:
+	case i.refused && !isOwn:
 		return nil, fmt.Errorf("%w: %s", ErrRefused, r.text())
 	case i.busy:
 		return nil, i.heldError(a.name)
@@ -224,19 +222,19 @@ func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, se
 	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNotHeld)
 }
 
-// take makes a Lock of a grant. It releases a lock that was granted to one holder alone, if a shared one was asked for.
+// take returns the Lock of a grant. If the request was for a shared lock and the server granted it to one holder alone, take releases it.
 func (a *acquisition) take(ctx context.Context, s *session, h Holder, path string, sent time.Time) (*Lock, error) {
 	l := newLock(a.Client, a.name, a.o)
 	l.path, l.on, l.token = path, s, h.Token
 	l.confirmed(h, sent)
 	if a.o.Shared && !h.Shared {
 		r, err := s.ask(ctx, "RMD "+a.name)
-		a.maybeGranted = err != nil || !r.good()
-		l.over(errReleased)
-		return nil, fmt.Errorf("%w: %s: a shared lock was asked for, and the server grants it to one holder alone", ErrRefused, path)
+		a.maybeGranted = err != nil || !r.positive()
+		l.end(errReleased)
+		return nil, fmt.Errorf("%w: %s: the request was for a shared lock, but the server grants it to one holder alone", ErrRefused, path)
 	}
 	if h.Token == 0 {
-		l.mark, _ = s.describe(ctx, a.name, "") // keep connects again if this loses the connection
+		l.directory, _ = s.describe(ctx, a.name, "") // keep connects again if this loses the connection
 	}
 	l.start()
 	return l, nil
@@ -244,9 +242,6 @@ func (a *acquisition) take(ctx context.Context, s *session, h Holder, path strin
 
 // withUnknown adds ErrUnknown to an error if the lock may have been granted.
 func (a *acquisition) withUnknown(err error) error {
-	if held, ok := errors.AsType[*HeldError](err); ok {
-		held.Waited = time.Since(a.began)
-	}
 	if !a.maybeGranted || errors.Is(err, ErrUnknown) {
 		return err
 	}

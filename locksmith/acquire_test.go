@@ -84,36 +84,36 @@ func TestAnAcquireIs(t *testing.T) {
 				"> MKD /a\n! 7s\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
 			took: 27 * time.Second, timeout: 2 * time.Second,
 		},
-		"given up at the deadline, with the connection": {
+		"ended at the deadline, with the connection": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n> MKD /a\nhang"},
-			wait:    5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s; waited 5s", took: 5 * time.Second,
+			wait:    5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s", took: 5 * time.Second,
 		},
-		"given back when it is granted as ctx ends": {
+		"released if it is granted while ctx ends": {
 			scripts: []string{asLocks() + "> MKD /a\n! 500ms\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
 			cancel:  200 * time.Millisecond, want: canceled, says: canceled.Error(), took: time.Second,
 		},
-		"found again after a lost reply": {
+		"adopted after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 		},
-		"found again after a lost reply to the only try": {
+		"adopted after a lost reply to the only try": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 			once:    true,
 		},
-		"unknown when the server is gone after a lost reply": {
+		"unknown if the server is away after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop"},
 			once:    true, want: ErrUnknown, took: 31 * time.Second,
 		},
-		"unknown when the server is gone after a lost reply, and ctx has ended": {
+		"unknown if the server is away after a lost reply, and ctx has ended": {
 			scripts: []string{asLocks() + "> MKD /a\nhang"},
 			cancel:  time.Second, want: ErrUnknown, also: canceled, took: 40 * time.Second,
 		},
-		"found again after the server could not confirm it": {
-			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; look before you try again\n", asLocks() + grant42 + sendRMD},
+		"adopted after the server could not confirm it": {
+			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; check before you try again\n", asLocks() + grant42 + sendRMD},
 		},
-		"found again where a full server lost the connection": {
+		"adopted after a full server ended the connection": {
 			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + sendRMD},
 		},
-		"refused for good, though it is held": {
+		"refused for good, although it is held": {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: this account holds 3 locks\n" + strings.Replace(info("/a", "7", bob), "mkd=later", "mkd=refused", 1) + bye},
 			want:    ErrRefused, says: "refused: /a: this account holds 3 locks",
 		},
@@ -121,15 +121,15 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n> SITE LOCK INFO /a\n< 211-Lock /a\n<  TYPE=busy;waiting=3;mkd=later; /a\n< 211 End\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client; 3 in the queue",
 		},
-		"refused for good when nothing is in the way": {
+		"refused for good if nothing has the name": {
 			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+gone, 3) + bye},
-			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, though no client holds it", took: time.Second,
+			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, although no client holds it", took: time.Second,
 		},
-		"refused when the server refuses to let it wait": {
+		"refused if the server refuses SITE WAIT": {
 			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 501 too long\n" + bye},
 			wait:    time.Minute, want: ErrRefused, says: "refused: 10.0.0.1:21: the server replied 501 too long",
 		},
-		"refused of a name that is no lock, and the directory is removed": {
+		"refused for a name that is no lock, and the directory is removed": {
 			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + sendRMD},
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
 		},
@@ -145,9 +145,9 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client for 2s",
 		},
-		"refused for good on another server when no directory is in the way": {
+		"refused for good on another server if no directory has the name": {
 			scripts: []string{strings.Replace(asOthers()+strings.Repeat("> MKD /a\n< 550 Permission denied\n> MDTM /a\n< 550 no\n> PASV\n< 500 no\n", 3), "> PASV", "> EPSV\n< 500 no\n> PASV", 1) + bye},
-			once:    true, want: ErrRefused, says: "refused: /a: the server replied 550 Permission denied, though no client holds it", took: time.Second,
+			once:    true, want: ErrRefused, says: "refused: /a: the server replied 550 Permission denied, although no client holds it", took: time.Second,
 		},
 		"not ours on another server after a lost reply": {
 			scripts: []string{asOthers() + "> MKD /a\ndrop", asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
@@ -160,7 +160,7 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{"< 220 ready\n> USER me\n< 530 never\n"},
 			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server replied 530 never",
 		},
-		"a server that falls silent at login": {
+		"a server that does not answer the login": {
 			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,
 		},
 		"a server without FTP": {

@@ -16,7 +16,11 @@ type Client struct {
 	turn chan struct{} // holds a value while a goroutine uses the connection
 	s    *session      // for the goroutine that has the turn; it may be broken
 	uses atomic.Int32  // the number of held locks and of running acquisitions
+	life context.Context
+	end  context.CancelCauseFunc
 }
+
+var errClientClosed = fmt.Errorf("%w: the client was closed", ErrLost)
 
 // Dial connects and logs in. If ctx has a deadline and the server cannot be reached, it tries again until then.
 //
@@ -31,7 +35,7 @@ func Dial(ctx context.Context, s Server) (*Client, error) {
 		session, err := connect(ctx, e)
 		if err == nil {
 			c := &Client{e: e, s: session, turn: make(chan struct{}, 1)}
-			e.Logger.Debug("connected", "server", e.Address, "missing", session.missing())
+			c.life, c.end = context.WithCancelCause(context.Background())
 			return c, nil
 		}
 		if !timed || !errors.Is(err, ErrUnreachable) || isUnknownHost(err) {
@@ -48,35 +52,17 @@ func isUnknownHost(err error) bool {
 	return ok && dns.IsNotFound
 }
 
-// Close ends the connection. The server ends locks that are still held after the grace of [Server]. A second call does nothing.
+// Close ends the connection. Locks that are still held are lost, and ftplockd ends them after the grace of [Server]. Later calls of other methods
+// return [ErrLost], and calls under way end after a few seconds. A second call does nothing.
 func (c *Client) Close() error {
+	c.end(errClientClosed)
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	c.s.leave()
 	return nil
 }
 
-// Missing lists the promises of this package that the server cannot keep; the list is empty for ftplockd.
-func (c *Client) Missing() []string {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	return c.s.missing()
-}
-
-func (s *session) missing() (all []string) {
-	for _, p := range []struct{ verb, word, promise string }{
-		{"SITE", "FACTS", "fencing tokens, and the end of a lock whose holder died"},
-		{"SITE", "WAIT", "a queue of the clients that wait"},
-		{"STOR", "STAGED", "uploads that are published in one step"},
-	} {
-		if !s.can(p.verb, p.word) {
-			all = append(all, p.promise)
-		}
-	}
-	return all
-}
-
-// Info returns the facts of a lock. A server without locks only reports whether the directory exists, and the time of its last change.
+// Info returns the facts of a lock. A server without locks only reports whether the directory exists.
 func (c *Client) Info(ctx context.Context, path string) (i Info, err error) {
 	err = c.use(ctx, func(s *session) error {
 		i, err = s.info(ctx, path)
@@ -93,16 +79,28 @@ func (c *Client) use(ctx context.Context, do func(*session) error) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-c.turn }()
-	if lost := c.s.broken(); lost != nil {
-		s, err := connect(ctx, c.e)
+	if c.life.Err() != nil {
+		return errClientClosed
+	}
+	if c.s.broken() != nil {
+		s, err := c.reconnect(ctx)
 		if err != nil {
 			return err
 		}
-		c.e.Logger.Info("connected again", "server", c.e.Address, "lost", lost)
 		c.s.drop()
 		c.s = s
 	}
-	return do(c.s)
+	s := c.s
+	defer context.AfterFunc(c.life, func() { s.abort(errClientClosed) })()
+	return do(s)
+}
+
+// reconnect connects again, until ctx or the Client ends.
+func (c *Client) reconnect(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.life, func() { cancel(errClientClosed) })()
+	return connect(ctx, c.e)
 }
 
 // Inherit returns a lock that another connection of the job holds, for instance one of the parent process. path and token are [Lock.Path] and
@@ -113,20 +111,9 @@ func (c *Client) Inherit(ctx context.Context, path string, token uint64) (*Lock,
 	l.inherited, l.token = true, token
 	err := l.use(ctx, func(*session) error { return nil }) // resume checks the lock
 	if err != nil {
-		l.over(err)
+		l.end(err)
 		return nil, err
 	}
 	l.start()
 	return l, nil
-}
-
-// checkInherited returns ErrLost if no connection with the nonce holds the lock. The token grows when the holder connects again.
-func (l *Lock) checkInherited(sent time.Time, i Info) error {
-	h, ok := i.find(func(h Holder) bool { return h.Mine && h.Token >= l.Token() })
-	if !ok {
-		return fmt.Errorf("%w: %s: the job does not hold it", ErrLost, l.path)
-	}
-	h.grace = 0 // it counts for the holder's connection
-	l.confirmed(h, sent)
-	return nil
 }

@@ -25,22 +25,21 @@ var (
 	ErrUnreachable = errors.New("the server cannot be reached")
 	// ErrTLS: the certificate is not trusted, or the server has no TLS.
 	ErrTLS = errors.New("TLS failed")
-	// ErrLost: the lock was taken away, its lease has ended, or its directory is gone.
+	// ErrLost: the lock was taken away, its lease has ended, its directory is gone, or its Client was closed.
 	ErrLost = errors.New("the lock was lost")
-	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may be held until its age ends; or the server cannot check the lock now.
+	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may be held until its age ends; or the server cannot check the lock at the moment.
 	ErrUnknown = errors.New("the lock's state is not known")
 )
 
-// HeldError describes who holds a lock that was not granted. It matches ErrHeld.
+// HeldError describes the holder of a lock that was refused. It matches ErrHeld.
 type HeldError struct {
 	Path    string
-	Holder  string        // account@address; "" if it is not known
-	Held    time.Duration // the time since the grant; 0 if it is not known
-	Waiting int           // the length of the queue; 0 if it is not known
-	Waited  time.Duration // the time since the call of Acquire
+	Holder  string        // account@address; "" if unknown
+	Held    time.Duration // the time since the grant; 0 if unknown
+	Waiting int           // the length of the queue; 0 if unknown
 }
 
-// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue; waited 30s".
+// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue".
 func (e *HeldError) Error() string {
 	text := e.Path + ": held by another client"
 	if e.Holder != "" {
@@ -51,9 +50,6 @@ func (e *HeldError) Error() string {
 	}
 	if e.Waiting > 0 {
 		text += fmt.Sprintf("; %d in the queue", e.Waiting)
-	}
-	if e.Waited >= time.Second {
-		text += "; waited " + e.Waited.Round(time.Second).String()
 	}
 	return text
 }
@@ -67,7 +63,7 @@ type causedError struct {
 	causes []error
 }
 
-func (b *causedError) Unwrap() []error { return append([]error{b.error}, b.causes...) }
+func (e *causedError) Unwrap() []error { return append([]error{e.error}, e.causes...) }
 
 // plain returns the text of an error on one line, without the addresses that package net adds.
 func plain(err error) string {

@@ -115,16 +115,3 @@ func ExampleLock_Put() {
 	}
 	_ = replace
 }
-
-func ExampleClient() {
-	client, err := locksmith.Dial(context.Background(), server)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	info, err := client.Info(context.Background(), "/phone_lock")
-	fmt.Println(info.Held, err)
-	// Output:
-	// false <nil>
-}

@@ -8,21 +8,22 @@ import (
 	"time"
 )
 
-// reply is the reply to one command (RFC 959 section 4.2). Its text is for people: the package does not parse it.
+// reply is the reply to one command (RFC 959 section 4.2). The package parses only the texts of FEAT and SITE LOCK INFO; other texts are for people.
 type reply struct {
 	code int
-	said string // the text without the code
+	raw  string // the text without the code
 }
 
 // text returns the text on one line.
 func (r reply) text() string {
-	return strings.Join(strings.Fields(r.said), " ")
+	return strings.Join(strings.Fields(r.raw), " ")
 }
 
 // String returns the code and the text.
 func (r reply) String() string { return strconv.Itoa(r.code) + " " + r.text() }
 
-func (r reply) good() bool { return r.code >= 200 && r.code < 300 }
+// positive reports whether the server has completed the command (RFC 959 section 4.2.1).
+func (r reply) positive() bool { return r.code >= 200 && r.code < 300 }
 
 // transient reports whether the same command may succeed later (RFC 959 section 4.2.1).
 func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
@@ -31,13 +32,13 @@ func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
 type Info struct {
 	Path    string
 	Held    bool
-	Since   time.Time // the time of the grant; zero if it is not known
-	Holders []Holder  // empty for a server without facts
-	Waiting int       // the length of the queue
-	Reply   string    // the text of ftplockd's reply if the lock is not held
+	Holders []Holder // empty for a server without facts
+	Waiting int      // the length of the queue
+	Reply   string   // the text of ftplockd's reply if the lock is not held
 
-	busy    bool // MKD would be refused, held or not
-	refused bool // MKD would be refused for good
+	since   time.Time // of a directory on a server without facts; zero if unknown
+	busy    bool      // MKD would be refused, held or not
+	refused bool      // MKD would be refused for good
 }
 
 // Holder is one client that holds a lock.
@@ -60,7 +61,7 @@ func newInfo(path string, r reply) Info {
 		return Info{Path: path, Reply: r.text()}
 	}
 	i := Info{Path: path}
-	for line := range strings.SplitSeq(r.said, "\n") {
+	for line := range strings.SplitSeq(r.raw, "\n") {
 		pairs, path, ok := strings.Cut(strings.TrimPrefix(line, " "), "; ")
 		if !ok || !strings.HasPrefix(strings.ToLower(pairs), "type=") {
 			continue // the line has no facts
@@ -100,10 +101,6 @@ func (i *Info) add(pairs string) {
 		lease: lease{left: seconds("left"), grace: seconds("grace"), age: seconds("age"), idle: seconds("idle")},
 	}
 	h.adopted, _ = strconv.ParseUint(facts["adopted"], 10, 64)
-	since, err := time.Parse("20060102150405", facts["since"])
-	if err == nil && (i.Since.IsZero() || since.Before(i.Since)) {
-		i.Since = since
-	}
 	i.Held, i.Holders = true, append(i.Holders, h)
 }
 
@@ -116,15 +113,15 @@ func (i Info) find(fits func(Holder) bool) (Holder, bool) {
 	return i.Holders[at], true
 }
 
-// ours returns the hold of this connection.
-func (i Info) ours() (Holder, bool) { return i.find(func(h Holder) bool { return h.own }) }
+// ownHold returns the hold of this connection.
+func (i Info) ownHold() (Holder, bool) { return i.find(func(h Holder) bool { return h.own }) }
 
 // heldError returns the error of a client that was refused the lock.
 func (i Info) heldError(path string) *HeldError {
 	e := &HeldError{Path: path, Waiting: i.Waiting}
 	if len(i.Holders) > 0 {
 		e.Holder, e.Held = i.Holders[0].Owner, i.Holders[0].Held
-	} else if age := time.Since(i.Since); !i.Since.IsZero() && age > 0 {
+	} else if age := time.Since(i.since); !i.since.IsZero() && age > 0 {
 		e.Held = age
 	}
 	return e

@@ -43,11 +43,15 @@ func TestALockIsLost(t *testing.T) {
 			want: ErrLost, says: "the lock was lost: /a: not yours: held by me@10.0.0.9 for 0s",
 			before: time.Second,
 		},
-		"when its directory is another one": {
+		"when another directory has replaced its own": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000007\n" + bye},
 			want:    ErrLost, before: 5 * time.Second,
 		},
-		"when the server is gone until the end of its age": {
+		"when another directory has replaced its own, after a check that failed": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\n< 450 busy\n", asOthers() + "> MDTM /a\n< 213 20000101000007\n" + bye},
+			want:    ErrLost, before: 10 * time.Second,
+		},
+		"when the server is away until the end of its age": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrLost, says: "the lock was lost: /a: its age of 6m0s is over",
 			after: 6*time.Minute - 2*time.Second, before: 6*time.Minute - 2*time.Second,
@@ -85,7 +89,7 @@ func TestALockIsLost(t *testing.T) {
 				asLocks() + info("/a", "43", bob) + bye},
 			want: ErrLost, after: 5 * time.Second, before: 7 * time.Second,
 		},
-		"or unknown, when the server is gone for a minute and the lock has no limit": {
+		"or unknown, when the server is away for a minute and the lock has no limit": {
 			scripts: []string{asLocks() + never42 + "> SITE LOCK INFO /a\ndrop"},
 			want:    ErrUnknown, after: time.Minute, before: time.Minute + 2*time.Second,
 		},
@@ -129,12 +133,12 @@ func TestALockIsKept(t *testing.T) {
 		after   time.Duration
 		token   uint64
 	}{
-		"after a disconnect and a lost reply to what takes it up again": {
+		"after a disconnect and a lost reply to the adoption": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\ndrop",
 				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + sendRMD},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
-		"after a disconnect and a transient refusal of what takes it up again": {
+		"after a disconnect and a transient refusal of the adoption": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\n< 451 /a: not now\nhang",
 				asLocks() + adopt("/a", "42", "43") + sendRMD},
 			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
@@ -211,8 +215,12 @@ func TestRelease(t *testing.T) {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop", asLocks() + adopt("/a", "42", "43") + sendRMD},
 		},
 		"reports that the lock was lost": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + bye},
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: taken away 2s ago: older than 6m0s\n" + gone + bye},
 			want:    ErrLost, says: "the lock was lost: /a: taken away 2s ago: older than 6m0s",
+		},
+		"reports that the lock is still held": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 550 /a: there are locks below it\n" + ask42 + bye},
+			want:    ErrRefused, says: "refused: /a: there are locks below it",
 		},
 		"does not remove another directory": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\n< 213 20000101000009\n" + bye}, want: ErrLost,
@@ -222,6 +230,9 @@ func TestRelease(t *testing.T) {
 		},
 		"reports that the lock may be held when the server does not answer": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, want: ErrUnknown, took: 31 * time.Second,
+		},
+		"is not sent before the server shows the directory again": {
+			scripts: []string{asOthers() + asked + "> MDTM /a\n< 450 busy\n" + same + sendRMD},
 		},
 		"is tried though ctx has ended": {
 			scripts: []string{asLocks() + grant42 + sendRMD}, ctx: canceled,
@@ -281,11 +292,8 @@ func TestRelease(t *testing.T) {
 }
 
 func TestServersWithoutFacts(t *testing.T) {
-	inBubble(t, []string{asOthers() + asked + same + same + sendRMD}, func(t *testing.T, s *scripted) {
+	inBubble(t, []string{asOthers() + asked + same + sendRMD}, func(t *testing.T, s *scripted) {
 		l := mustAcquire(t, s.options())
-		if err := l.Renew(t.Context()); err != nil { // it checks the directory
-			t.Error(err)
-		}
 		if l.Token() != 0 || l.Nonce() != "" || !l.Expires().IsZero() {
 			t.Errorf("token %d, nonce %q, expires %v", l.Token(), l.Nonce(), l.Expires())
 		}

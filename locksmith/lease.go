@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A lease ends before the server can grant the lock to another client, even if the network loses everything. It counts from before the last
-// request that the server answered, so it never ends later than the server's own count.
+// A lease ends before the server can grant the lock to another client, even if the network loses all packets. It counts from before the last
+// request that the server answered, so it never ends later than on the server.
 type lease struct {
-	heard time.Time     // before the request was sent
-	left  time.Duration // of the lock at that time; 0: the lock does not end, or that is not known
+	start time.Time     // before the request was sent
+	left  time.Duration // of the lock at that time; 0: unknown, or the lock does not end
 	grace time.Duration // from the end of the connection to the end of the lock; 0: no limit
 	age   time.Duration // from the grant or a renewal to the end of the lock; 0: no limit
 	idle  time.Duration // from the last command to the end of the lock; 0: no limit
@@ -24,7 +24,7 @@ func (l lease) end() time.Time {
 	if end == 0 {
 		return time.Time{}
 	}
-	return l.heard.Add(end)
+	return l.start.Add(end)
 }
 
 // until returns when the lock's context ends; zero: never.
@@ -49,7 +49,7 @@ func (l lease) shortest() time.Duration {
 
 // reason describes why the lease has ended.
 func (l lease) reason(at time.Time) string {
-	if silent := at.Sub(l.heard); l.grace > 0 && l.end().Equal(l.heard.Add(l.grace)) || l.left == l.idle {
+	if silent := at.Sub(l.start); l.grace > 0 && l.end().Equal(l.start.Add(l.grace)) || l.left == l.idle {
 		return fmt.Sprintf("no answer from the server for %s: it may have ended the lock", silent.Round(time.Second))
 	}
 	return fmt.Sprintf("its age of %s is over", l.age)

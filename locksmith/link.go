@@ -13,11 +13,11 @@ import (
 const (
 	// closeTimeout is the time limit of QUIT, and of the end of a data connection.
 	closeTimeout = 2 * time.Second
-	// checkTimeout is the time limit of a check of a held lock. Then the client connects again: a network that loses everything looks like a slow
-	// server, and the lease goes on.
+	// checkTimeout is the time limit of a check of a held lock. Then the client connects again, because a network that loses all packets looks like
+	// a slow server, and the lease continues to run.
 	checkTimeout = 5 * time.Second
-	// longest limits the bytes of one reply.
-	longest = 4 << 20
+	// maxReply limits the bytes of one reply.
+	maxReply = 4 << 20
 )
 
 var (
@@ -37,8 +37,8 @@ type link struct {
 	broken error         // the reason of the end; nil: it has not ended
 }
 
-// begin sets the time limit of the next read or write, or returns the reason of the end.
-func (l *link) begin() error {
+// extendDeadline sets the time limit of the next read or write, or returns the reason of the end.
+func (l *link) extendDeadline() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
@@ -49,14 +49,14 @@ func (l *link) begin() error {
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
-	if err := l.begin(); err != nil {
+	if err := l.extendDeadline(); err != nil {
 		return 0, err
 	}
 	n, err := l.Conn.Read(p)
 	if n > 0 {
 		l.used.Store(true)
 	}
-	if l.received.Add(int64(n)) > longest && !l.data {
+	if l.received.Add(int64(n)) > maxReply && !l.data {
 		l.cut(errEndless)
 	}
 	return n, l.reason(err)
@@ -64,7 +64,7 @@ func (l *link) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (l *link) Write(p []byte) (int, error) {
-	if err := l.begin(); err != nil {
+	if err := l.extendDeadline(); err != nil {
 		return 0, err
 	}
 	l.used.Store(true)
@@ -121,8 +121,8 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
-// lingering returns a context that ends d after ctx.
-func lingering(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// endingAfter returns a context that ends d after ctx.
+func endingAfter(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		t := time.NewTimer(d)

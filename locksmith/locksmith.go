@@ -8,8 +8,8 @@
 //
 // [Lock.Context] ends before ftplockd can grant the lock to another client. The server can do that at the end of the lock's age, when the lock was
 // idle for too long (max_idle), or some time after its connection has ended ([Server].Grace). A Lock counts each of these from before it sent the
-// last request that the server answered, and subtracts a margin of two seconds, or of a fifth of the shortest of them. It sends a request each second.
-// If the connection is lost, it connects again and adopts the lock by the job's nonce (SITE LOCK AS).
+// last request that the server answered, and subtracts a margin of two seconds, or of a fifth of the shortest of them. It sends a request each
+// second. If the connection is lost, it connects again and adopts the lock by the job's nonce (SITE LOCK AS).
 //
 // # Caveats
 //
@@ -17,7 +17,7 @@
 //   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Valid]
 //     is exact.
 //   - A Client reads the facts of locks (SITE LOCK FACTS in FEAT), and not the texts of replies. For it, an ftplockd without facts is another server.
-//   - Other servers have no tokens, no leases and no queue: [Client.Missing] lists that. A lock is lost when its directory is gone or
+//   - Other servers have no tokens, no leases and no queue. A lock is lost when its directory is gone or
 //     has another time (vsftpd reports minutes), or when the server has not answered for a minute. Release checks the directory and then sends RMD;
 //     no FTP server does both in one step. After a lost reply to MKD a directory may remain ([ErrUnknown]).
 //   - Under TLS, data connections resume the session of the control connection by tickets. A server that requires session
@@ -33,10 +33,10 @@ package locksmith
 
 // Options are the options of an acquisition.
 type Options struct {
-	// Shared asks for a lock that several clients hold together. If the server grants it to one holder alone, Acquire releases it and returns
+	// Shared requests a lock that several clients hold together. If the server grants it to one holder alone, Acquire releases it and returns
 	// ErrRefused. See the key "shared" of ftplockd's rules.
 	Shared bool
-	// Renew asks ftplockd for a full age (SITE LOCK RENEW) whenever half of it is over.
+	// Renew gives the lock a full age (SITE LOCK RENEW) whenever half of it is over.
 	Renew bool
 	// Waiting, if it is set, is called each time MKD is refused because another client holds the lock. It must not block.
 	Waiting func(*HeldError)

@@ -11,14 +11,14 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// info asks for the facts of a lock.
+// info requests the facts of a lock.
 func (s *session) info(ctx context.Context, p string) (Info, error) {
 	if !s.hasFacts() {
 		got, err := s.describe(ctx, p, "")
-		return Info{Path: s.abs(p), Held: got.there, busy: got.there, Since: got.since}, err
+		return Info{Path: s.abs(p), Held: got.exists, busy: got.exists, since: got.since}, err
 	}
 	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
-	if err == nil && r.transient() { // the server cannot prove at the moment that it is the active one of several
+	if err == nil && r.transient() { // the server cannot prove at the moment that it is active
 		err = fmt.Errorf("%w: %s", ErrUnknown, r.text())
 	}
 	return newInfo(s.abs(p), r), err
@@ -26,25 +26,26 @@ func (s *session) info(ctx context.Context, p string) (Info, error) {
 
 // directory describes a directory on a server without facts. The mark distinguishes it from another directory of the same name.
 type directory struct {
-	there bool
-	by    string    // the command that shows it; "": no command does
-	mark  string    // its time
-	since time.Time // zero: not exact
+	exists  bool
+	command string    // the command that shows it; "": no command does
+	mark    string    // its time
+	since   time.Time // zero: not exact
 }
 
-// describe asks for a directory by MDTM, or in the listing of its parent if MDTM fails (vsftpd has no MDTM of directories). by chooses one of the two.
-func (s *session) describe(ctx context.Context, p, by string) (directory, error) {
-	defer context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })()
-	if by != "LIST" {
+// describe requests the time of a directory by MDTM, or reads it from the listing of the parent if MDTM fails (vsftpd has no MDTM of directories).
+// command selects one of the two ways.
+func (s *session) describe(ctx context.Context, p, command string) (directory, error) {
+	defer context.AfterFunc(ctx, func() { s.cut(context.Cause(ctx)) })()
+	if command != "LIST" {
 		at, err := s.ftp.GetTime(p)
 		if err == nil {
 			return directory{true, "MDTM", at.String(), at}, nil
 		}
-		if by == "MDTM" && isCode(err, 550) {
-			return directory{by: by}, nil
+		if command == "MDTM" && isCode(err, 550) {
+			return directory{command: command}, nil
 		}
 	}
-	if by == "MDTM" || s.broken() != nil {
+	if command == "MDTM" || s.broken() != nil {
 		return directory{}, s.broken()
 	}
 	dir := path.Dir(p)
@@ -57,10 +58,10 @@ func (s *session) describe(ctx context.Context, p, by string) (directory, error)
 	}
 	for _, e := range entries {
 		if e.Type == ftp.EntryTypeFolder && path.Base(e.Name) == path.Base(p) {
-			return directory{there: true, by: "LIST", mark: e.Time.String()}, nil
+			return directory{exists: true, command: "LIST", mark: e.Time.String()}, nil
 		}
 	}
-	return directory{by: "LIST"}, nil
+	return directory{command: "LIST"}, nil
 }
 
 // isCode reports whether an error of the library is a reply with that code.

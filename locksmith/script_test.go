@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	< 550 no    the server sends this line
 //	! 20s       the server waits
 //	drop        the server closes the connection, as at the end of the transcript
-//	hang        the server reads and sends nothing any more
+//	hang        the server stops reading and sending
 //	data abc    the server sends this text on the next data connection
 //	stored x    the client must have sent this text on the next data connection
 //
@@ -44,9 +44,7 @@ type moment struct {
 	at   time.Time
 }
 
-const (
-	controlAddress = "10.0.0.1:21"
-)
+const controlAddress = "10.0.0.1:21"
 
 // hello is the login on a server with the features; each line of them begins with a blank.
 func hello(features string) string {
@@ -70,12 +68,12 @@ func asOthers() string {
 	return hello("<  MDTM\n")
 }
 
-// info is a look at a held lock, with its token and other facts.
+// info is a request for the facts of a held lock, and the reply.
 func info(name, token, facts string) string {
 	return "> SITE LOCK INFO " + name + "\n< 211-Lock " + name + "\n<  held by a text for people\n<  type=lock;token=" + token + ";" + facts + "waiting=0;mkd=later; " + name + "\n< 211 End\n"
 }
 
-// grant is an MKD that is granted, and the look after it.
+// grant is a granted MKD, and the request for facts after it.
 func grant(token, facts string) string {
 	return "> MKD /a\n< 257 \"/a\" has words for people\n" + info("/a", token, "mine=session;"+facts)
 }
@@ -87,10 +85,6 @@ func adopt(name, from, to string) string {
 
 const bye = "> QUIT\n< 221 bye\n"
 
-func newScripted(t *testing.T, scripts ...string) *scripted {
-	return &scripted{t: t, scripts: scripts}
-}
-
 // options are for the lock /a on the server.
 func (s *scripted) options() wish {
 	return wish{
@@ -99,7 +93,7 @@ func (s *scripted) options() wish {
 	}
 }
 
-// wish is a lock for a test.
+// wish describes a lock of a test.
 type wish struct {
 	Server Server
 	Path   string
@@ -140,6 +134,9 @@ func (s *scripted) dial(ctx context.Context, _, address string) (net.Conn, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if address != controlAddress {
+		if host, _, _ := net.SplitHostPort(address); host != "10.0.0.1" { // of the Server, since the caller dials
+			s.t.Errorf("the data connection leads to %s", address)
+		}
 		s.data = ours
 		return theirs, nil
 	}
@@ -256,10 +253,19 @@ func (s *scripted) end() {
 func inBubble(t *testing.T, scripts []string, run func(t *testing.T, s *scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScripted(t, scripts...)
+		s := &scripted{t: t, scripts: scripts}
 		run(t, s)
 		s.end()
 	})
+}
+
+func mustDial(t *testing.T, s Server) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func mustAcquire(t *testing.T, o wish) *hold {
@@ -281,3 +287,6 @@ func oneLine(t *testing.T, err error) {
 		t.Errorf("an error without a description: %q", err)
 	}
 }
+
+// closeData closes the server's end of a data connection that the transcript left open.
+func (s *scripted) closeData() { s.takeData().Close() }

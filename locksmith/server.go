@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -36,8 +35,6 @@ type Server struct {
 	// Check is the time between two checks of a held lock. 0: 1 s on ftplockd, and 5 s on other servers; less if the lock's
 	// limits are short.
 	Check time.Duration
-	// Logger gets a line for each connection that was lost and for each lock that was acquired, lost or released. nil: no log.
-	Logger *slog.Logger
 
 	// DialContext opens the control and data connections. nil: a net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
@@ -68,9 +65,6 @@ func (s Server) resolve() (*endpoint, error) {
 	e.Grace = cmp.Or(s.Grace, 15*time.Second)
 	e.Poll = cmp.Or(max(s.Poll, 0), 3*time.Second)
 	e.Nonce = cmp.Or(s.Nonce, rand.Text())
-	if s.Logger == nil {
-		e.Logger = slog.New(slog.DiscardHandler)
-	}
 	if s.User == "" {
 		e.User = "anonymous"
 		if s.Password == "" {

@@ -26,13 +26,15 @@ type session struct {
 	text  *textproto.Conn
 	ftp   *ftp.ServerConn
 	feats map[string]string // of FEAT (RFC 2389), in capitals
-	home  string            // the directory after login; "" if it is not known
+	home  string            // the directory after login; "" if unknown
 
 	waiting time.Duration // the last value of SITE WAIT
 
-	mu      sync.Mutex
-	data    *link // of the last transfer
-	aborted error // the reason to abort transfers, or nil
+	transfers    context.Context // ends when transfers and listings are aborted; its cause is the reason
+	endTransfers context.CancelCauseFunc
+
+	mu   sync.Mutex
+	data *link // of the last transfer or listing
 }
 
 // connect dials and logs in, within the timeout for each step and until ctx ends.
@@ -48,6 +50,7 @@ func connect(ctx context.Context, e *endpoint) (*session, error) {
 	}
 	s := &session{endpoint: e, link: &link{Conn: conn, limit: e.Timeout}, waiting: -1}
 	s.conn = s.link
+	s.transfers, s.endTransfers = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
 	defer stop()
 	if err := s.begin(ctx); err != nil {
@@ -76,8 +79,8 @@ func (s *session) begin(ctx context.Context) error {
 		if r.code != 234 {
 			return fmt.Errorf("%w: %s: the server replied %s to AUTH TLS", ErrTLS, s.Address, r)
 		}
-		if s.text.R.Buffered() > 0 { // an attacker may have sent it in the clear: it must not pass for a reply under TLS
-			return fmt.Errorf("%w: %s: there is another reply in the clear before TLS begins", ErrTLS, s.Address)
+		if s.text.R.Buffered() > 0 { // an attacker may have sent it unencrypted: it must not count as a reply under TLS
+			return fmt.Errorf("%w: %s: the server sent an unencrypted reply before TLS began", ErrTLS, s.Address)
 		}
 		if err := s.handshake(); err != nil {
 			return err
@@ -87,7 +90,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.login(ctx); err != nil {
 		return err
 	}
-	return s.settle(ctx)
+	return s.prepare(ctx)
 }
 
 // handshake begins TLS on the control connection.
@@ -176,17 +179,12 @@ func (t *tap) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// RemoteAddr implements net.Conn. The library wants a TCP address.
-func (t *tap) RemoteAddr() net.Addr {
-	if a, ok := t.Conn.RemoteAddr().(*net.TCPAddr); ok {
-		return a
-	}
-	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
-}
+// RemoteAddr implements net.Conn. The library requires a TCP address; dataHost replaces it.
+func (t *tap) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// settle asks for the directory and the features. It sends ftplockd the nonce of the job, and the time from the end of the connection to that of its
-// locks.
-func (s *session) settle(ctx context.Context) error {
+// prepare reads the directory after login and the features. To ftplockd it sends the nonce of the job, and the time from the end of the connection
+// to the end of its locks.
+func (s *session) prepare(ctx context.Context) error {
 	var err error
 	if s.home, err = s.ftp.CurrentDir(); err != nil && s.broken() != nil {
 		return s.broken()
@@ -196,7 +194,7 @@ func (s *session) settle(ctx context.Context) error {
 		return err
 	}
 	s.feats = make(map[string]string)
-	for line := range strings.SplitSeq(r.said, "\n") {
+	for line := range strings.SplitSeq(r.raw, "\n") {
 		if name, param, _ := strings.Cut(strings.TrimSpace(line), " "); r.code == 211 {
 			s.feats[strings.ToUpper(name)] += param + " "
 		}
@@ -225,7 +223,7 @@ func (s *session) hasFacts() bool { return s.can("SITE", "FACTS") }
 // must sends a command, and returns an error if the server refuses it.
 func (s *session) must(ctx context.Context, command string) error {
 	r, err := s.ask(ctx, command)
-	if err == nil && !r.good() {
+	if err == nil && !r.positive() {
 		err = fmt.Errorf("%w: %s: the server replied %s", ErrRefused, s.Address, r)
 	}
 	return err
@@ -281,7 +279,7 @@ func (s *session) broken() error {
 	return s.fail("", err)
 }
 
-// abs returns a path in its absolute form, or as it is if the directory after login is not known.
+// abs returns a path in its absolute form, or unchanged if the directory after login is unknown.
 func (s *session) abs(p string) string {
 	if path.IsAbs(p) || s.home == "" {
 		return p
@@ -301,7 +299,7 @@ func (s *session) leave() {
 
 // drop closes without a command.
 func (s *session) drop() {
-	s.link.cut(errClosed)
+	s.cut(errClosed)
 	_ = s.link.Close()
 }
 
@@ -312,15 +310,15 @@ func (s *session) openData(address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	ctx, cancel := context.WithTimeout(s.transfers, s.Timeout)
 	defer cancel()
 	if l.Conn, err = s.DialContext(ctx, "tcp", net.JoinHostPort(s.dataHost(), port)); err != nil {
 		return nil, fmt.Errorf("opening the data connection: %w", err)
 	}
 	s.mu.Lock()
 	s.data = l
-	if s.aborted != nil {
-		l.cut(s.aborted)
+	if s.transfers.Err() != nil {
+		l.cut(context.Cause(s.transfers))
 	}
 	s.mu.Unlock()
 	if s.tls != nil {
@@ -338,13 +336,24 @@ func (s *session) dataHost() string {
 	return a.AddrPort().Addr().Unmap().String()
 }
 
-// abort ends the running transfer and all later ones. The server has some time to reply.
+// abort ends the running transfer and all later ones. The server gets closeTimeout to reply.
 func (s *session) abort(why error) {
+	s.cutData(why)
+	time.AfterFunc(closeTimeout, func() { s.link.cut(why) })
+}
+
+// cut ends the control connection and all data connections.
+func (s *session) cut(why error) {
+	s.cutData(why)
+	s.link.cut(why)
+}
+
+// cutData ends the data connection, also while it is opened, and all later ones.
+func (s *session) cutData(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.aborted = why
+	s.endTransfers(why)
 	if s.data != nil {
 		s.data.cut(why)
 	}
-	time.AfterFunc(closeTimeout, func() { s.link.cut(why) })
 }

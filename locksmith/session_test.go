@@ -10,7 +10,7 @@ import (
 )
 
 func TestReplyWithoutEndClosesTheConnection(t *testing.T) {
-	ours, theirs := tcpPair(t)
+	ours, theirs := net.Pipe()
 	go func() {
 		for {
 			if _, err := theirs.Write([]byte("220-more\r\n" + strings.Repeat("x", 1<<16) + "\r\n")); err != nil {
@@ -36,16 +36,21 @@ func TestCommandsWithLineEndsAreRefused(t *testing.T) {
 	}
 }
 
-func TestReplyInTheClearBeforeTLSIsRefused(t *testing.T) {
-	ours, theirs := tcpPair(t)
-	go func() {
-		_, _ = io.WriteString(theirs, "220 ready\r\n")
-		_, _ = theirs.Read(make([]byte, 100))
-		_, _ = io.WriteString(theirs, "234 go\r\n230 in\r\n")
-	}()
-	o := Server{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
-	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), "in the clear before TLS begins") {
-		t.Error(err)
+func TestDialReportsARefusalOfTLS(t *testing.T) {
+	for reply, says := range map[string]string{
+		"234 go\r\n230 in\r\n": "unencrypted reply before TLS began",
+		"534 no\r\n":           "the server replied 534 no to AUTH TLS",
+	} {
+		ours, theirs := net.Pipe()
+		go func() {
+			_, _ = io.WriteString(theirs, "220 ready\r\n")
+			_, _ = theirs.Read(make([]byte, 100))
+			_, _ = io.WriteString(theirs, reply)
+		}()
+		o := Server{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+		if _, err := Dial(t.Context(), o); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), says) {
+			t.Error(err)
+		}
 	}
 }
 
@@ -70,27 +75,4 @@ func TestAddresses(t *testing.T) {
 	if err != nil || e.Address != "host:990" || e.tls.ServerName != "host" || e.tls.ClientSessionCache == nil || e.User != "anonymous" {
 		t.Errorf("%+v, %v", e, err)
 	}
-}
-
-// tcpPair is a connection on the loopback and its other end.
-func tcpPair(t *testing.T) (net.Conn, net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		a.Close()
-		b.Close()
-	})
-	return a, b
 }

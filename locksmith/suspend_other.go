@@ -4,5 +4,5 @@ package locksmith
 
 import "time"
 
-// suspended returns 0: the time in suspend is not known.
+// suspended returns 0: these systems do not report the time in suspend.
 func suspended() time.Duration { return 0 }

@@ -14,20 +14,16 @@ import (
 
 // Put uploads a file under the lock. Other clients see the old file or the new one: if the server does not publish uploads in one step (STOR
 // STAGED in FEAT), Put uploads to a temporary name (the name, a random word and ".part") and renames it. Put fails and does not
-// change the file if r fails or does not have size bytes, or if the lock is lost before the file is complete. A negative size is not known.
+// change the file if r fails or does not have size bytes, or if the lock is lost before the file is complete. A negative size means unknown.
 //
-// A transfer has a connection of its own, which acts for the lock by its nonce. So the server can be asked for the lock at the same time.
+// A transfer has a connection of its own, which acts for the lock by its nonce. So the first connection can check the lock meanwhile.
 //
 // The error matches ErrRefused if the server refuses the transfer. If the reply to the last rename was lost, the error reports that the result is
-// not known. When ctx ends, Put returns as soon as r's Read returns.
+// unknown. When ctx ends, Put returns as soon as r's Read returns, or a few seconds later if the server does not answer.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
-		err := u.run()
-		if path.Dir(s.abs(name)) == l.path && !s.hasFacts() { // the upload has changed the time of the lock's directory
-			_ = l.c.use(context.Background(), func(*session) error { l.mark = directory{}; return nil })
-		}
-		return err
+		return u.run()
 	})
 }
 
@@ -44,9 +40,9 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	s, err := connect(ctx, l.c.e)
 	if err == nil {
 		defer s.drop()
-		broken := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
+		stopAbort := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
 		err = run(ctx, s)
-		broken()
+		stopAbort()
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -54,12 +50,12 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	case err == nil:
 		s.leave()
 	}
-	return transferred(name, err)
+	return transferError(name, err)
 }
 
-// checkHeld returns an error if the lock is not held any more. Call it before a visible change. If the connection is lost, keep connects again.
+// checkHeld returns an error if the lock is no longer held. Call it before a visible change. If the connection is lost, keep connects again.
 func (l *Lock) checkHeld() error {
-	ctx, cancel := l.looking()
+	ctx, cancel := l.checkContext()
 	defer cancel()
 	err := l.use(ctx, func(s *session) error { return l.check(ctx, s) })
 	if errors.Is(err, ErrLost) {
@@ -68,15 +64,15 @@ func (l *Lock) checkHeld() error {
 	return context.Cause(l.life)
 }
 
-// transferred returns the error of a transfer on one line, with its sentinel.
-func transferred(name string, err error) error {
-	var said *textproto.Error
+// transferError returns the error of a transfer on one line, with its sentinel.
+func transferError(name string, err error) error {
+	var replied *textproto.Error
 	switch {
 	case err == nil, errors.Is(err, ErrLost), errors.Is(err, ErrRefused), errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	case errors.Is(err, ErrUnreachable):
 		return fmt.Errorf("%s: %w", name, err)
-	case errors.As(err, &said) && said.Code >= 500:
+	case errors.As(err, &replied) && replied.Code >= 500:
 		return fmt.Errorf("%w: %s: %s", ErrRefused, name, plain(err))
 	}
 	return &causedError{fmt.Errorf("%s: %s", name, plain(err)), []error{err}}
@@ -108,9 +104,11 @@ func (u *upload) run() error {
 	if err == nil || u.target == "" {
 		return err
 	}
-	_ = u.lock.c.use(context.WithoutCancel(u.ctx), func(s *session) error { // u.s may be broken
-		r, derr := s.ask(context.Background(), "DELE "+u.target)
-		if derr == nil && !r.good() && u.sent > 0 {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), checkTimeout)
+	defer cancel()
+	_ = u.lock.c.use(ctx, func(s *session) error { // u.s may be broken
+		r, derr := s.ask(ctx, "DELE "+u.target)
+		if derr == nil && !r.positive() && u.sent > 0 {
 			err = fmt.Errorf("%w (and %s is left: the server replied %s)", err, u.target, r)
 		}
 		return nil
@@ -177,52 +175,39 @@ func (u *upload) rename() error {
 }
 
 // Get downloads a file under the lock and returns the number of bytes that were written to w. If the download is cut off, the error matches
-// io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns.
-func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (int64, error) {
-	d := &download{to: w}
-	err := l.transfer(ctx, name, func(_ context.Context, s *session) error { return d.run(s, name) })
-	return d.written, err
+// io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns, or a few
+// seconds later if the server does not answer.
+func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (written int64, err error) {
+	err = l.transfer(ctx, name, func(_ context.Context, s *session) error {
+		written, err = download(s, name, w)
+		return err
+	})
+	return written, err
 }
 
-// download is one Get.
-type download struct {
-	to      io.Writer
-	written int64
-	err     error // of the writer
-}
-
-// Write implements io.Writer. It counts the bytes and keeps the error of the writer.
-func (d *download) Write(p []byte) (int, error) {
-	n, err := d.to.Write(p)
-	d.written += int64(n)
-	d.err = err
-	return n, err
-}
-
-func (d *download) run(s *session, name string) error {
+// download copies a file to w.
+func download(s *session, name string, w io.Writer) (int64, error) {
 	size, err := s.ftp.FileSize(name)
 	if err != nil {
 		size = -1
 	}
 	r, err := s.ftp.Retr(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = io.Copy(d, r)
-	if d.err != nil {
-		s.abort(d.err)
+	written, err := io.Copy(w, r)
+	cut := errors.Is(err, io.ErrUnexpectedEOF) // some servers end TLS without close_notify, which is no error if the length is right
+	if err != nil && !cut {
+		s.abort(err)
 	}
 	closed := r.Close()
-	cut := errors.Is(err, io.ErrUnexpectedEOF) // some servers end TLS without close_notify, which is no error if the length is right
 	switch {
-	case d.err != nil:
-		return d.err
 	case err != nil && !cut:
-		return err
+		return written, err
 	case closed != nil:
-		return closed
-	case size >= 0 && d.written != size || size < 0 && cut:
-		return fmt.Errorf("%s: cut off: %d bytes of %d: %w", path.Base(name), d.written, size, io.ErrUnexpectedEOF)
+		return written, closed
+	case size >= 0 && written != size || size < 0 && cut:
+		return written, fmt.Errorf("%s: cut off: %d bytes of %d: %w", path.Base(name), written, size, io.ErrUnexpectedEOF)
 	}
-	return nil
+	return written, nil
 }

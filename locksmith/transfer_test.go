@@ -20,7 +20,7 @@ const (
 
 var held42 = info("/a", "42", "mine=session;")
 
-// slow takes its time before it ends.
+// slow is a reader that ends late.
 type slow struct {
 	io.Reader
 	d time.Duration
@@ -119,7 +119,7 @@ func TestGet(t *testing.T) {
 		want   error
 		refuse bool // the writer fails
 		got    string
-		whole  bool // it ends well
+		whole  bool // it succeeds
 	}{
 		"downloads what has no known size": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
 		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource},
@@ -168,20 +168,6 @@ func TestReleaseAbortsATransfer(t *testing.T) {
 				t.Error(err)
 			}
 		})
-}
-
-func TestPutIntoTheLockDirectoryKeepsTheLock(t *testing.T) {
-	written := "> MDTM /a\n< 213 20000101000009\n"
-	transfer := strings.ReplaceAll(announce+stored+"> RNFR "+part+"\n< 350 to?\n> RNTO /f\n< 250 ok\n", "/f", "/a/f")
-	inBubble(t, []string{asOthers() + asked + same + same + written + sendRMD, asOthers() + transfer + bye}, func(t *testing.T, s *scripted) {
-		l := mustAcquire(t, s.options())
-		if err := l.Put(t.Context(), "/a/f", strings.NewReader("abc"), 3); err != nil {
-			t.Error(err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // halves is a connection whose two directions end one after the other, as TCP's do.

@@ -53,9 +53,9 @@ type Reaper struct {
 	Log      *slog.Logger // nil: nothing is logged
 }
 
-// Run works until ctx ends. It waits for the ends and sweeps that it began, and then returns nil. It expires and sweeps once at the start; later
-// sweeps come a minute after the one before. A sweep that fails is logged and tried again
-// at its next time. No sweep delays another one, nor the end of a lock.
+// Run works until ctx ends. It waits for the ends and sweeps that it began, and then returns nil. It expires and sweeps once at the start. Each
+// later sweep begins a minute after the one before began, or at once if that took longer. A sweep that fails is logged and tried again at its
+// next time. No sweep delays another one, nor the end of a lock.
 func (r *Reaper) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -77,13 +77,13 @@ func (r *Reaper) reap(ctx context.Context, running *sync.WaitGroup) {
 		case <-timer.C:
 		case <-r.Table.Changed():
 		}
-		over := make(chan struct{})
+		ended := make(chan struct{})
 		running.Go(func() {
-			defer close(over)
+			defer close(ended)
 			r.Table.Expire(ctx)
 		})
 		select {
-		case <-over:
+		case <-ended:
 		case <-time.After(recheck):
 		}
 		if in, ok := r.Table.NextExpiry(); ok {

@@ -67,7 +67,7 @@ func start(t *testing.T, r *reaper.Reaper) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, disk: locktest.NewDisk(), clock: locktest.NewRunningClock(), done: make(chan error, 1)}
+	b := &bench{t: t, disk: new(locktest.Disk), clock: locktest.NewRunningClock(), done: make(chan error, 1)}
 	table, err := lock.NewTable(t.Context(), lock.Options{Log: locktest.NewMemory(), Disk: b.disk, Clock: b.clock, Rules: rules})
 	if err != nil {
 		t.Fatal(err)

@@ -23,15 +23,14 @@ import (
 // newBreakCommand returns the command that takes a lock away from its holder.
 func newBreakCommand() *cobra.Command {
 	var options serveOptions
-	var reason string
-	var token tokenFlag
+	var reason, tokenText string
 	cmd := &cobra.Command{
 		Use:   "break NAME",
 		Short: "Take a lock away from its holder",
-		Long: `Break ends a lock. The reply to the holder's next RMD is "taken away 12s ago: broken by
-administrator, REASON". NAME is the path in the served tree, such as /locks/demo. With --token, the lock ends only if it is
-still held with that token, which "ftplockd locks" prints. Without --token, break ends the hold of the current holder (the first of
-several holders of a shared lock). On a terminal it names that holder and asks for a confirmation.`,
+		Long: `Break ends a lock. The holder's next RMD gets "taken away 12s ago: broken by administrator, REASON". NAME is the path in the
+served tree, such as /locks/demo. With --token, break ends the lock only if it still has that token; "ftplockd locks" prints it.
+Without --token, break ends the present hold (the first of several holds of a shared lock). On a terminal it first prints the
+holder and asks for a confirmation.`,
 		Example: "  ftplockd break /phone_lock --reason 'the scanner hangs'",
 		Args:    oneArgument("NAME", "ftplockd break /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,43 +38,35 @@ several holders of a shared lock). On a terminal it names that holder and asks f
 			if err != nil {
 				return err
 			}
-			if token == 0 {
-				if token, err = options.tokenToBreak(cmd, name); err != nil {
-					return err
-				}
+			var token uint64
+			if cmd.Flags().Changed("token") {
+				token, err = parseToken(tokenText)
+			} else {
+				token, err = options.tokenToBreak(cmd, name)
 			}
-			return options.change(cmd, "/break", url.Values{"name": {name}, "token": {token.String()}, "reason": {reason}}, "broken")
+			if err != nil {
+				return err
+			}
+			return options.change(cmd, "/break", url.Values{"name": {name}, "token": {fmt.Sprint(token)}, "reason": {reason}}, "broken")
 		},
 	}
 	options.addStateFlags(cmd)
-	cmd.Flags().Var(&token, "token", "the `TOKEN` of the hold to end")
-	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the holder and for the history")
+	cmd.Flags().StringVar(&tokenText, "token", "", "end the lock only if it has this `TOKEN`")
+	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`: the holder and the history get this text")
 	return cmd
 }
 
-// tokenFlag is a token, a decimal number above 0; 0 if the flag is not given.
-type tokenFlag uint64
-
-func (t *tokenFlag) Set(text string) error {
+// parseToken reads a token, a decimal number above 0.
+func parseToken(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n == 0 {
-		return errors.New("is no token: \"ftplockd locks\" prints the token of each lock")
+		return 0, server.UsageError{Err: fmt.Errorf("--token %q is no token: \"ftplockd locks\" prints the token of each lock", text)}
 	}
-	*t = tokenFlag(n)
-	return nil
+	return n, nil
 }
 
-func (t *tokenFlag) Type() string { return "TOKEN" }
-
-func (t *tokenFlag) String() string {
-	if *t == 0 {
-		return "" // the help then shows no default
-	}
-	return strconv.FormatUint(uint64(*t), 10)
-}
-
-// tokenToBreak returns the token of a lock's holder. On a terminal it asks for a confirmation.
-func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (tokenFlag, error) {
+// tokenToBreak returns the token of a lock's holder. On a terminal it requires a confirmation.
+func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, error) {
 	locks, err := get[[]status.Lock](o, cmd, "/locks")
 	if err != nil {
 		return 0, err
@@ -83,19 +74,19 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (tokenFlag,
 	encoded := (&url.URL{Path: name}).EscapedPath()
 	i := slices.IndexFunc(locks, func(l status.Lock) bool { return l.Name == name || l.NameEncoded != "" && l.NameEncoded == encoded })
 	if i < 0 {
-		return 0, o.found(func() error { return fmt.Errorf("%s is %w", printable(name), lock.ErrNotHeld) })
+		return 0, o.withServer(func() error { return fmt.Errorf("%s is %w", printable(name), lock.ErrNotHeld) })
 	}
 	l := locks[i]
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return tokenFlag(l.Token), nil
+		return l.Token, nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is held by %s for %s, token %d. Take it away? [y/N] ", printable(name), l.Owner(), inSeconds(l.Age), l.Token)
 	answer, _ := bufio.NewReader(in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return 0, errors.New("nothing was changed")
 	}
-	return tokenFlag(l.Token), nil
+	return l.Token, nil
 }
 
 // newKickCommand returns the command that ends a session.
@@ -104,8 +95,8 @@ func newKickCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kick ID",
 		Short: "End a session",
-		Long: `Kick ends a session: its client gets the reply 421, and its connection ends. Its uploads are discarded, and its
-locks are treated as at every disconnect. "ftplockd sessions" prints the ID, such as 3-17.`,
+		Long: `Kick ends a session. Its client gets the reply 421, the server discards its uploads, and its locks stay or end as at each
+disconnect. "ftplockd sessions" prints the ID, such as 3-17.`,
 		Example: "  ftplockd kick 3-17",
 		Args:    oneArgument("ID", "ftplockd kick 3-17"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,12 +21,11 @@ func newClusterCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Show the servers that have their locks in etcd together, and the members of etcd",
+		Short: "Print the servers with one set of locks, and the members of etcd",
 		Long: `Cluster prints the members of etcd: version, leader, number of changes behind the leader, size of the database, state.
-Then it prints the servers: the active one first, then the standbys in the order in which they take over, with a hash
-of their rules, which should be the same, and the time of a request from a standby to etcd. Then it prints the number of terms, the time since
-the last sign of life of the active server, and since when and why that is suspended. It asks only etcd, so it runs on any machine that has the
-configuration file.`,
+Then it prints the servers: first the active one, then the standbys in the order in which they take over. The last line has the
+number of terms, the time since the last sign of life of the active server, and the start of a suspension. The command sends
+requests only to etcd, so it works on each machine that has the configuration file.`,
 		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,10 +46,10 @@ const stepDownWithin = 20 * time.Second
 func newStepDownCommand(options *serveOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "step-down",
-		Short: "Have the active server hand over to the one that has stood by for longest",
-		Long: `Step-down asks the active server to hand over. It ends its sessions with 421, transfers within 300 ms, and then its process, with
-status 75; its service manager starts it again, and it stands by. Locks stay held. Step-down returns when another server is the
-active one, and prints it. Without a standby it is refused.`,
+		Short: "Make the active server hand over to the first standby",
+		Long: `Step-down makes the active server hand over to the server that has stood by for the longest time. The active server ends its
+sessions with 421, its transfers within 300 ms, and then itself, with status 75; its service manager starts it again, and it stands
+by. Locks stay held. Step-down returns when another server is active, and prints that server. Without a standby it fails.`,
 		Example: "  ftplockd cluster step-down --config /etc/ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,8 +72,8 @@ func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "raise-base N",
 		Short: "Make all further tokens larger by N, after etcd was restored from a backup",
-		Long: `Raise-base makes all further tokens larger by N. After a restore etcd has the end of the tokens as it was at the backup, and tokens that
-were granted since then would be granted again: choose N larger than the number of grants since. All servers must be stopped. Locks that are held keep their tokens.`,
+		Long: `Raise-base makes all further tokens larger by N. After a restore, etcd would grant tokens again that it granted after the backup:
+choose N larger than the number of grants since then. Stop all servers first. Held locks keep their tokens.`,
 		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
 		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,12 +93,12 @@ were granted since then would be granted again: choose N larger than the number 
 	}
 }
 
-// patience is the least time limit of a request to etcd.
-const patience = 3 * time.Second
+// minEtcdTimeout is the least time limit of a request to etcd.
+const minEtcdTimeout = 3 * time.Second
 
 // withEtcd runs f with the etcd of a configuration.
 func (o *serveOptions) withEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
-	return o.found(func() error { return o.openEtcd(cmd, f) })
+	return o.withServer(func() error { return o.openEtcd(cmd, f) })
 }
 
 func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etcd.Cluster) error) error {
@@ -119,12 +118,12 @@ func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etc
 	if err != nil {
 		return err
 	}
-	options.RequestTimeout = max(options.RequestTimeout, patience) // no lease depends on it
-	opened, err := etcd.Open(cmd.Context(), options)
-	if err != nil {
-		return err
+	options.RequestTimeout = max(options.RequestTimeout, minEtcdTimeout) // no lease depends on it
+	opened := etcd.Open(options)
+	if err = opened.Check(cmd.Context()); err == nil {
+		err = f(cmd.Context(), opened)
 	}
-	return errors.Join(f(cmd.Context(), opened), opened.Close())
+	return errors.Join(err, opened.Close())
 }
 
 func describeServer(s etcd.Server) string {
@@ -154,28 +153,25 @@ func showMembers(w io.Writer, status etcd.Status) error {
 	return printTable(w, "ETCD\tVERSION\tLEADER\tBEHIND\tDATABASE\tSTATE", rows, "etcd has no members")
 }
 
-// showServers prints the servers, unless etcd did not answer.
+// showServers prints the servers; nothing if etcd did not answer.
 func showServers(w io.Writer, status etcd.Status, failed error) error {
 	if failed != nil {
 		return nil
 	}
 	var rows []string
 	for i, s := range status.Servers {
-		state, trip := "active", "-"
+		state := "active"
 		switch {
 		case i > 0:
 			state = fmt.Sprintf("standby %d", i)
 		case !status.Suspended.IsZero():
 			state = "suspended"
 		}
-		if s.RoundTrip > 0 {
-			trip = s.RoundTrip.String()
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
-			printable(s.Version), dash(printable(s.Rules)), s.Since.UTC().Format(time.RFC3339), trip))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
+			printable(s.Version), s.Since.UTC().Format(time.RFC3339)))
 	}
 	fmt.Fprintln(w)
-	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tRULES\tSTARTED\tETCD IN", rows, "no server is active or stands by"); err != nil {
+	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tSTARTED", rows, "no server is active or stands by"); err != nil {
 		return err
 	}
 	beat := "there was no sign of life yet"
@@ -183,7 +179,7 @@ func showServers(w io.Writer, status etcd.Status, failed error) error {
 		beat = fmt.Sprintf("the last sign of life was %s ago", status.Beat.Round(100*time.Millisecond))
 	}
 	if !status.Suspended.IsZero() {
-		beat += fmt.Sprintf("; the active server has been suspended since %s: %s", status.Suspended.Format(time.RFC3339), printable(status.Why))
+		beat += fmt.Sprintf("; the active server has been suspended since %s: etcd has not confirmed its changes", status.Suspended.Format(time.RFC3339))
 	}
 	_, err := fmt.Fprintf(w, "\nterm %d; %s\n", status.Epoch, beat)
 	return err

@@ -28,17 +28,16 @@ func newConfigCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Print all errors of a configuration file",
-		Long: `Check reads a configuration file as the server does and prints all of its errors,
-a line for each: file, line, key, and a hint. A syntax error ends the check. It does not
-check that directories, certificates and addresses exist.
+		Long: `Check reads a configuration file as the server does, and prints each error with file, line, key and a hint.
+A syntax error ends the check. Check does not open the directories, certificates and addresses.
 
 The exit status is 0 if the server accepts the file (there may be warnings), else 2.`,
 		Example: "  ftplockd config check /etc/ftplockd.toml",
 		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0], server.CheckProtects, server.CheckStatusFile)
+			c, err := server.Options{ConfigFile: args[0]}.Load()
 			if err != nil {
-				return server.UsageError{Err: err}
+				return err
 			}
 			if len(c.Warnings) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), c.Warnings)
@@ -51,10 +50,9 @@ The exit status is 0 if the server accepts the file (there may be warnings), els
 
 func newConfigExampleCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "example",
-		Short: "Print a configuration file that explains every key",
-		Long: `Example prints a configuration file that explains every key. Each key has its
-default value, so the file as it is changes nothing.`,
+		Use:     "example",
+		Short:   "Print a configuration file that explains every key",
+		Long:    `Example prints a configuration file that explains every key. Each key has its default value.`,
 		Example: "  ftplockd config example > ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

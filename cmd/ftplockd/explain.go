@@ -19,12 +19,12 @@ func newExplainCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "explain PATH",
-		Short: "Print which rule matches a path, and what follows",
-		Long: `Explain prints whether a path is the name of a lock, by which rule, how long such a lock lives, which sessions may release it, what
-it protects, and which locks protect the path. It reads the configuration only: it needs no running server, and does not report
-whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
+		Short: "Print the rule that matches a path, and its effect",
+		Long: `Explain prints whether a path is the name of a lock, its rule, the limits of the lock, the sessions that can release it, the
+files that it protects, and the locks that protect the path. It reads only the configuration: it needs no running server, and does
+not report whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
 
-` + howFound,
+` + howServerIsFound,
 		Example: "  ftplockd explain /locks/demo\n  ftplockd explain /phone.tsv --config /etc/ftplockd.toml",
 		Args:    oneArgument("PATH", "ftplockd explain /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,7 +32,7 @@ whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
 			if err != nil {
 				return err
 			}
-			return options.found(func() error {
+			return options.offline(cmd, func() error {
 				c, err := options.Load()
 				if err != nil {
 					return err
@@ -53,7 +53,7 @@ whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
 	return cmd
 }
 
-// explain prints the effect of the rules on a path, a fact in each line.
+// explain prints the effect of the rules on a path, one fact a line.
 func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock.Name) error {
 	fact := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
 	shown := printable(string(name))
@@ -75,10 +75,10 @@ func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock
 		return fmt.Errorf("%s %w", shown, err)
 	}
 	for _, g := range guards {
-		fact("protected by", "%s: only its holder may change the path", printable(string(g)))
+		fact("protected by", "%s: only its holder can change the path", printable(string(g)))
 	}
 	if len(guards) == 0 && !isLock {
-		fact("protected by", "no lock: every account that may write can change the path")
+		fact("protected by", "no lock: every account that can write can change the path")
 	}
 	return nil
 }
@@ -90,24 +90,32 @@ func explainRule(fact func(key, format string, args ...any), r config.Rule) {
 			fact(key, "%s: %s", d, effect)
 		}
 	}
-	limit("max_age", r.MaxAge.Duration, "the lock ends so long after it was acquired or renewed")
-	limit("max_idle", r.MaxIdle.Duration, "the lock ends so long after the last sign of life of its holder")
+	idleSince, kept := "the last sign of life of its holder", "the lock"
+	switch r.Automatic {
+	case config.AutomaticOn:
+		fact("automatic", "true: the first change of a job acquires the lock, which ends %s after the last connection of the job", r.Grace.Duration)
+		idleSince, kept = "the last change of its job (a lock that MKD acquired: the last sign of life of its holder)", "a lock that MKD acquired"
+	case config.AutomaticReport:
+		fact("automatic", "report: the server logs the changes that it would refuse, and refuses none")
+	}
+	limit("max_age", r.MaxAge.Duration, "the lock ends this time after its grant or renewal")
+	limit("max_idle", r.MaxIdle.Duration, "the lock ends this time after "+idleSince)
 	if r.MaxAge.Duration == 0 && r.MaxIdle.Duration == 0 {
 		fact("max_age", "none: the lock does not end by itself")
 	}
 	if lock.Disconnect(r.OnDisconnect) == lock.ReleaseOnDisconnect {
-		fact("on_disconnect", "release: the lock ends %s after the connection of its holder", r.Grace.Duration)
+		fact("on_disconnect", "release: %s ends %s after the connection of its holder", kept, r.Grace.Duration)
 	} else {
-		fact("on_disconnect", "keep: the lock outlives the connection of its holder")
+		fact("on_disconnect", "keep: %s outlives the connection of its holder", kept)
 	}
-	limit("lock_delay", r.LockDelay.Duration, "a lock that was taken away cannot be acquired for so long")
+	limit("lock_delay", r.LockDelay.Duration, "after the lock was taken away, no client gets it for this time")
 	fact("release", "%s: %s", r.Release, releasers(lock.ReleasePolicy(r.Release)))
-	limit("wait", r.Wait.Duration, "MKD of a held lock waits so long for it")
+	limit("wait", r.Wait.Duration, "MKD of a held lock waits for this time")
 	if len(r.Shared) > 0 {
-		fact("shared", "%s may hold the lock together", printable(strings.Join(r.Shared, ", ")))
+		fact("shared", "%s can hold the lock together", printable(strings.Join(r.Shared, ", ")))
 	}
 	if r.Limit > 0 {
-		fact("limit", "at most %d locks of this rule in one directory at a time", r.Limit)
+		fact("limit", "at most %d held locks of this rule in one directory", r.Limit)
 	}
 	for _, p := range r.Protects {
 		fact("protects", "%s, with $1, $2, ... as the wildcards of match matched the name", printable(p))
@@ -117,15 +125,15 @@ func explainRule(fact func(key, format string, args ...any), r config.Rule) {
 	}
 }
 
-// releasers describes the sessions that may release a lock.
+// releasers describes the sessions that can release a lock.
 func releasers(p lock.ReleasePolicy) string {
 	switch p {
 	case lock.ReleaseSession:
 		return "only the session that acquired it"
 	case lock.ReleaseUser:
-		return "the session that acquired it, and its account when that session has ended"
+		return "the session that acquired it; after its end, sessions of its account"
 	case lock.ReleaseAnyone:
 		return "every session"
 	}
-	return "the session that acquired it, and its account from the same address when that session has ended"
+	return "the session that acquired it; after its end, sessions of its account from the same address"
 }

@@ -6,21 +6,23 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ftplockd/ftplockd/config"
 )
 
-// installedConfig is where a package installs the configuration. A package for another system sets its own with
+// installedConfig is the path at which a package installs the configuration. A package for another system sets its own with
 // -ldflags "-X main.installedConfig=/usr/local/etc/ftplockd/ftplockd.toml".
 var installedConfig = "/etc/ftplockd/ftplockd.toml"
 
-// howFound documents find.
-const howFound = `The server is that of --state or --config; else that of ftplockd-data/state in the
-current directory, where a server without a configuration was started; else that of
+// howServerIsFound describes findServer in the help.
+const howServerIsFound = `The server is that of --state or --config; else that of ftplockd-data/state in the
+current directory, which a server without a configuration uses; else that of
 /etc/ftplockd/ftplockd.toml.`
 
-// find sets ConfigFile to the installed configuration, unless the command line names a server or a server without a configuration
+// findServer sets ConfigFile to the installed configuration, unless the command line names a server or a server without a configuration
 // was started in this directory. It returns a sentence about the result.
-func (o *serveOptions) find() string {
+func (o *serveOptions) findServer() string {
 	builtin := config.Default().State
 	switch {
 	case o.State != "":
@@ -29,11 +31,11 @@ func (o *serveOptions) find() string {
 		return "The directory is that of --root."
 	case o.ConfigFile != "":
 	case exists(builtin):
-		return fmt.Sprintf("No --config and no --state was given, and %s is here: the configuration is the built-in one.", builtin)
+		return fmt.Sprintf("No --config and no --state was given, and %s exists here: the configuration is the built-in one.", builtin)
 	case exists(installedConfig):
 		o.ConfigFile = installedConfig
 	default:
-		return fmt.Sprintf("No --config and no --state was given, and neither %s nor %s is there.", builtin, installedConfig)
+		return fmt.Sprintf("No --config and no --state was given, and neither %s nor %s exists.", builtin, installedConfig)
 	}
 	return fmt.Sprintf("The configuration is %s.", o.ConfigFile)
 }
@@ -43,9 +45,21 @@ func exists(file string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// found runs a part of a command about a server. It adds the configuration to an error.
-func (o *serveOptions) found(run func() error) error {
-	where := o.find()
+// offline is like withServer, for a command that needs no running server. It prints the configuration if the command line does not name it: a wrong one
+// may give a result, too.
+func (o *serveOptions) offline(cmd *cobra.Command, run func() error) error {
+	implicit := o.ConfigFile+o.State+o.Root == ""
+	where := o.findServer()
+	err := o.withServer(run)
+	if err == nil && implicit {
+		fmt.Fprintln(cmd.ErrOrStderr(), where)
+	}
+	return err
+}
+
+// withServer runs a part of a command about a server. It adds the configuration to an error.
+func (o *serveOptions) withServer(run func() error) error {
+	where := o.findServer()
 	if err := run(); err != nil {
 		return fmt.Errorf("%w\n%s", err, where)
 	}

@@ -26,7 +26,13 @@ func TestCommandsFindTheInstalledConfiguration(t *testing.T) {
 	}
 
 	installedConfig = r.file
-	for i, says := range []string{"no locks are held", "no client is logged in", "ready", "has no events of /locks/a", "nothing is left over"} {
+	for _, args := range [][]string{{"explain", "/locks/a"}, {"history", "/locks/a"}} {
+		expect(exitOK, "The configuration is "+r.file+".", args...)
+		if _, errs, _ := runCommand(t.Context(), append(args, "--config", r.file)...); errs != "" {
+			t.Errorf("%v: %s", args, errs)
+		}
+	}
+	for i, says := range []string{"no locks are held", "no client is logged in", "ready", "has no events of /locks/a", "there are no leftovers"} {
 		expect(exitOK, says, commands[i]...)
 	}
 	expect(exitOK, "reloaded", "reload")
@@ -46,11 +52,12 @@ func TestCommandsFindTheInstalledConfiguration(t *testing.T) {
 	expect(exitOK, "no locks are held", "locks", "--config", r.file)
 
 	installedConfig = filepath.Join(r.dir, "none.toml")
-	expect(exitFailure, "neither ftplockd-data/state nor "+installedConfig+" is there", "locks")
+	expect(exitFailure, "neither ftplockd-data/state nor "+installedConfig+" exists", "locks")
 
 	installedConfig = r.file
 	if err := os.MkdirAll("ftplockd-data/state", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	expect(exitFailure, "ftplockd-data/state is here", "locks")
+	expect(exitFailure, "ftplockd-data/state exists here", "locks")
+	expect(exitOK, "ftplockd-data/state exists here: the configuration is the built-in one", "explain", "/locks/a")
 }

@@ -14,26 +14,22 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
+	"github.com/ftplockd/ftplockd/internal/server"
 	"github.com/ftplockd/ftplockd/internal/status"
 )
-
-// historyOptions select the events of a history and their format.
-type historyOptions struct {
-	since sinceFlag
-	json  bool
-}
 
 // newHistoryCommand returns the command that prints the history of a lock or a file from the journal or etcd.
 func newHistoryCommand() *cobra.Command {
 	var options serveOptions
-	var history historyOptions
+	var since string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "Print the holders of a lock, or the writers of a protected file",
 		Long: `History prints the events of a lock from the journal or etcd, oldest first: time, event, client, session, token, time since the
-grant, and the files that the holder published, with their bytes and SHA-256. The token of an end is that of the hold
-that ended. For a file that a lock protects it prints its publications with account and token. It needs no running server. NAME is the
-path in the served tree, such as /locks/demo. With --json it prints an array; the keys keep their meaning from version to version.`,
+grant, and the files that the holder changed, with their bytes and SHA-256. For a file that a lock protects it prints the changes of
+the file with account and token. It needs no running server. NAME is the path in the served tree, such as /locks/demo. With --json
+it prints an array; the keys keep their meaning in later versions.`,
 		Example: "  ftplockd history /phone_lock --since 24h\n  ftplockd history /phone.tsv --json",
 		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,43 +37,41 @@ path in the served tree, such as /locks/demo. With --json it prints an array; th
 			if err != nil {
 				return err
 			}
-			return options.found(func() error { return options.history(cmd, lock.Name(name), history) })
+			from, err := parseSince(since)
+			if err != nil {
+				return err
+			}
+			return options.offline(cmd, func() error { return options.history(cmd, lock.Name(name), historyView{from, asJSON}) })
 		},
 	}
 	options.addStateFlags(cmd)
-	cmd.Flags().Var(&history.since, "since", "print events from this `TIME` on: 2026-01-31T12:00:00Z, or 24h for the last 24 hours")
-	cmd.Flags().BoolVar(&history.json, "json", false, "print JSON")
+	cmd.Flags().StringVar(&since, "since", "", "print events from this `TIME` on: 2026-01-31T12:00:00Z, or 24h for the last 24 hours")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// sinceFlag is a moment, given in the form of RFC 3339 or as a duration before now.
-type sinceFlag struct{ time.Time }
-
-// Set implements pflag.Value.
-func (f *sinceFlag) Set(text string) (err error) {
+// parseSince returns a moment that is given in the form of RFC 3339, or as a duration before now; the zero time for "".
+func parseSince(text string) (since time.Time, err error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		f.Time = time.Now().Add(-d)
-		return nil
+		return time.Now().Add(-d), nil
 	}
-	if f.Time, err = time.Parse(time.RFC3339, text); err != nil {
-		return errors.New("must be a time such as 2026-01-31T12:00:00Z or a duration such as 24h")
+	if since, err = time.Parse(time.RFC3339, text); err != nil {
+		return time.Time{}, server.UsageError{Err: errors.New("--since must be a time such as 2026-01-31T12:00:00Z or a duration such as 24h")}
 	}
-	return nil
+	return since, nil
 }
 
-// Type implements pflag.Value.
-func (f *sinceFlag) Type() string { return "TIME" }
-
-// String implements pflag.Value.
-func (f *sinceFlag) String() string {
-	if f.IsZero() {
-		return "" // the help then shows no default
-	}
-	return f.Format(time.RFC3339)
+// historyView selects the events of a history and their format.
+type historyView struct {
+	since time.Time
+	json  bool
 }
 
 // history prints the history of a lock from the log of the configuration. Without a configuration file that is the journal in the state directory.
-func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyOptions) error {
+func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyView) error {
 	if o.ConfigFile != "" {
 		c, err := o.Load()
 		if err != nil {
@@ -100,18 +94,18 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyOpti
 }
 
 // show prints the selected events.
-func (h historyOptions) show(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
+func (h historyView) show(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
 	events := []status.Event{}
 	for e, err := range history {
 		if err != nil {
 			return err
 		}
-		if !e.At.Wall.Before(h.since.Time) {
+		if !e.At.Wall.Before(h.since) {
 			events = append(events, status.FromEntry(e))
 		}
 	}
 	if h.json {
-		return printJSON(w, events, "  ")
+		return printJSON(w, events)
 	}
 	var rows []string
 	for _, e := range events {

@@ -24,22 +24,20 @@ import (
 // newLeftoversCommand returns the command for the contents of locks that ended without RMD.
 func newLeftoversCommand() *cobra.Command {
 	var options serveOptions
-	list := func(cmd *cobra.Command, _ []string) error {
-		return options.withLeftovers(func(l leftovers) error { return l.list(cmd.OutOrStdout()) })
-	}
 	cmd := &cobra.Command{
 		Use:   "leftovers",
-		Short: "List, restore or remove files that were left in locks",
-		Long: `Leftovers lists the files that were left in locks which ended without RMD: at the end of their age or idle time, by a
-disconnect, or because an administrator broke them. Clients do not see these files. The server removes them after
-locks.leftover_max_age. The first column is the ID: the token of the hold. "ftplockd history LOCK" prints more.`,
+		Short: "List, restore or remove the files of locks that ended without RMD",
+		Long: `Leftovers lists the files in locks that ended without RMD: by their age or idle time, by a disconnect, or by an administrator.
+Clients do not see these files. The server removes them after locks.leftover_max_age. The first column is the ID: the token of
+the hold. "ftplockd history LOCK" prints the events of the lock.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
-		RunE:    list,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return options.withLeftovers(func(l leftovers) error { return l.list(cmd.OutOrStdout()) })
+		},
 	}
-	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the files that were left in locks", Args: cobra.NoArgs, RunE: list})
 	cmd.AddCommand(&cobra.Command{
-		Use: "restore ID PATH", Short: "Move the files to a path of the served tree, which must neither exist nor be the name of a lock", Args: cobra.ExactArgs(2),
+		Use: "restore ID PATH", Short: "Move the files to a path of the served tree that does not exist and is no lock's name", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return options.withLeftovers(func(l leftovers) error { return l.restore(args[0], args[1]) })
 		},
@@ -61,7 +59,7 @@ locks.leftover_max_age. The first column is the ID: the token of the hold. "ftpl
 	return cmd
 }
 
-// leftovers finds leftovers in the served directory.
+// leftovers are the files of ended locks in a served directory.
 type leftovers struct {
 	root   *os.Root
 	config *config.Config
@@ -69,7 +67,7 @@ type leftovers struct {
 
 // withLeftovers runs f with the leftovers of the served directory.
 func (o *serveOptions) withLeftovers(f func(leftovers) error) error {
-	return o.found(func() error { return o.openLeftovers(f) })
+	return o.withServer(func() error { return o.openLeftovers(f) })
 }
 
 func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
@@ -84,15 +82,21 @@ func (o *serveOptions) openLeftovers(f func(leftovers) error) error {
 	return errors.Join(f(leftovers{root: root, config: c}), root.Close())
 }
 
-// names returns the names of all of them.
+// names returns the directories of the leftovers. It does not use the FS of the root, because that refuses names that are not UTF-8.
 func (l leftovers) names() (names []string, err error) {
-	err = fs.WalkDir(l.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	top := l.root.Name() + string(filepath.Separator) // the separator makes WalkDir follow a link
+	err = filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it was removed in between
+		case errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
 			return nil
 		case err != nil:
 			fmt.Fprintf(os.Stderr, "ftplockd: not searched: %v\n", err)
 			return fs.SkipDir
+		}
+		if name, err = filepath.Rel(top, name); err != nil {
+			return err
+		}
+		switch name = filepath.ToSlash(name); {
 		case name == strings.TrimPrefix(files.Leftovers, "/") || !d.IsDir():
 			return nil
 		case files.IsLeftover(name):
@@ -128,14 +132,14 @@ func (l leftovers) list(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		entries, err := fs.ReadDir(l.root.FS(), name)
+		entries, err := os.ReadDir(filepath.Join(l.root.Name(), name))
 		if err != nil {
 			return err
 		}
 		token, holder, of := describeLeftover(name)
 		rows = append(rows, fmt.Sprintf("%s\t%q\t%q\t%s\t%d", token, of, holder, info.ModTime().UTC().Format(time.RFC3339), len(entries)))
 	}
-	return printTable(w, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES", rows, "nothing is left over")
+	return printTable(w, "ID\tLOCK\tHOLDER\tSINCE\tENTRIES", rows, "there are no leftovers")
 }
 
 func (l leftovers) find(id string) (string, error) {
@@ -148,7 +152,7 @@ func (l leftovers) find(id string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("nothing is left over with the ID %s: see \"ftplockd leftovers\"", id)
+	return "", fmt.Errorf("there are no leftovers with the ID %s: see \"ftplockd leftovers\"", id)
 }
 
 func (l leftovers) restore(id, to string) error {
@@ -170,12 +174,19 @@ func (l leftovers) restore(id, to string) error {
 		return fmt.Errorf("/%s is a name that the server uses: choose another path", to)
 	}
 	if _, err := l.root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("/%s exists already, or cannot be read: choose a path that is free", to)
+		return fmt.Errorf("/%s exists already, or cannot be read: choose another path", to)
+	}
+	info, err := l.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if err := l.root.Chmod(name, info.Mode().Perm()); err != nil { // the sticky bit marks the directory of a lock
+		return err
 	}
 	return l.root.Rename(name, to)
 }
 
-// resolve returns the path below the root that a path of the served tree stands for, with the links in its parent resolved.
+// resolve resolves the links in the parent of a path of the served tree, and returns the path relative to the root.
 func (l leftovers) resolve(name string) (string, error) {
 	name = path.Clean("/" + name)
 	root, err := filepath.EvalSymlinks(l.root.Name())

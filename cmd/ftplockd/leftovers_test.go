@@ -20,20 +20,23 @@ func (r *running) mkdirs(name, file string) {
 	}
 }
 
-// TestWhatWasInALockThatEndedIsMovedAsideAndRestored of integration tests how the server makes them.
+// Package integration tests how the server makes leftovers.
 func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	r := startServer(t, "[ftp]\nstatus_file = '/.status'\n[locks]\ndirectories = false\n")
-	r.expect("nothing is left over", "leftovers")
+	r.expect("there are no leftovers", "leftovers")
 	const top = ".ftplockd-leftovers/"
 	for _, dir := range []string{top + "4,ftp,%2Flocks%2Fa", top + "5,ftp,%2Flocks%2F%E4%20%22b%22", "taken", "mnt/pictures"} {
 		r.mkdirs(dir, "f")
 	}
-	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // on another file system it stays beside its lock
-	for _, args := range [][]string{{"leftovers"}, {"leftovers", "list"}} {
-		out := r.expect(`"/locks/a"`, args...)
-		if !regexp.MustCompile(`^ID +LOCK +HOLDER +SINCE +ENTRIES\n4 +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n5 +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n7 +"/mnt/c" +"ada" .* 1\n$`).MatchString(out) {
-			t.Errorf("%v: %s", args, out)
-		}
+	marked := filepath.Join(r.dir, "files", top+"4,ftp,%2Flocks%2Fa")
+	if err := os.Chmod(marked, 0o750|os.ModeSticky); err != nil { // as hostdir makes it
+		t.Fatal(err)
+	}
+	r.mkdirs("py/caf\xe9/.ftplockd-leftover-6,ada,%2Fd", "f")
+	r.mkdirs("mnt/.ftplockd-leftover-7,ada,%2Fmnt%2Fc", "f") // a lock on another file system has its leftovers beside it
+	out := r.expect(`"/locks/a"`, "leftovers")
+	if !regexp.MustCompile(`^ID +LOCK +HOLDER +SINCE +ENTRIES\n4 +"/locks/a" +"ftp" +20\d\d-\S+Z +1\n5 +"/locks/\\xe4 \\"b\\"" +"ftp" .* 1\n7 +"/mnt/c" +"ada" .* 1\n6 +"/d" +"ada" .* 1\n$`).MatchString(out) {
+		t.Error(out)
 	}
 	refused := func(says string, args ...string) {
 		t.Helper()
@@ -58,13 +61,17 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 	r.expect("", "leftovers", "restore", "4", "/rescued")
 	session.Want(213, "SIZE /rescued/f", "1")
-	refused("nothing is left over with the ID 4", "restore", "4", "/again")
+	if info, err := os.Stat(filepath.Join(r.dir, "files/rescued")); err != nil || info.Mode() != 0o750|os.ModeDir {
+		t.Errorf("the restored directory has the mode %v, %v", info.Mode(), err)
+	}
+	refused("there are no leftovers with the ID 4", "restore", "4", "/again")
 	r.expect("", "leftovers", "remove", "5")
 	for _, bad := range []string{"5", "9", "pictures", "0", "", "..", "../taken", "*"} {
-		refused("nothing is left over with the ID", "remove", bad)
+		refused("there are no leftovers with the ID", "remove", bad)
 	}
 	r.expect("", "leftovers", "remove", "7")
-	r.expect("nothing is left over", "leftovers")
+	r.expect("", "leftovers", "restore", "6", "/rescued/caf\xe9")
+	r.expect("there are no leftovers", "leftovers")
 	for _, name := range []string{"mnt/pictures/f", "taken/f"} {
 		if _, err := os.Stat(filepath.Join(r.dir, "files", name)); err != nil {
 			t.Error(err)
@@ -72,7 +79,7 @@ func TestLeftoversAreListedRestoredAndRemoved(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreListedBesideAnUnreadableDirectory(t *testing.T) {
+func TestLeftoversSkipsUnreadableDirectories(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")
 	}

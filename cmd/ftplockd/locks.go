@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,85 +11,41 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// watchEvery is the time between two requests of --watch.
-const watchEvery = time.Second
-
 // newLocksCommand returns the command that lists the locks of the running server.
 func newLocksCommand() *cobra.Command {
 	var options serveOptions
-	var asJSON, watch bool
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "locks",
-		Short: "List the locks that are held",
-		Long: `Locks lists the locks that are held: name, holder, address, session, age, time to the end, number of waiting clients,
-token. For an automatic lock it adds the number of changes by its job, and the last file. A second table has the jobs that
-automatic locks refuse, and the reasons (with --json: in ftplockd status --json).
-With --json it prints one object for each hold; the keys keep their meaning from version to version. With --watch it prints the list
-again whenever a lock was acquired or ended or the queue has changed, until interrupted; --json --watch prints one line each time.
-If another server may have taken over, it prints no locks, and the exit status is 69.`,
+		Short: "List the held locks",
+		Long: `Locks lists the held locks: name, holder, address, session, age, time to the end, number of waiting clients, token. For an
+automatic lock it adds the number of changes by its job, and the last file. A second table lists the jobs that automatic locks
+refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints one object for each hold; the keys keep their
+meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
+watch(1).`,
 		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := showLocks
-			switch {
-			case asJSON && watch:
-				show = func(w io.Writer, locks []status.Lock) error { return printJSON(w, locks, "") }
-			case asJSON:
-				show = func(w io.Writer, locks []status.Lock) error { return printJSON(w, locks, "  ") }
-			}
-			if watch {
-				return watchLocks(cmd, &options, show)
-			}
 			locks, err := get[[]status.Lock](&options, cmd, "/locks")
-			if err == nil {
-				err = show(cmd.OutOrStdout(), locks)
-			}
-			if err != nil || asJSON {
-				return err
-			}
-			s, err := get[status.Server](&options, cmd, "/status")
 			if err != nil {
 				return err
 			}
-			return showRefused(cmd.OutOrStdout(), s.RefusedJobs)
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), locks)
+			}
+			if err := showLocks(cmd.OutOrStdout(), locks); err != nil {
+				return err
+			}
+			refused, err := get[[]status.RefusedJob](&options, cmd, "/refused")
+			if err != nil {
+				return err
+			}
+			return showRefused(cmd.OutOrStdout(), refused)
 		},
 	}
 	options.addStateFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print again when something changes")
 	return cmd
-}
-
-// watchLocks shows the locks again when the tokens or the queues have changed.
-func watchLocks(cmd *cobra.Command, options *serveOptions, show func(io.Writer, []status.Lock) error) error {
-	ctx := cmd.Context()
-	last := "none seen"
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		locks, err := get[[]status.Lock](options, cmd, "/locks")
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		var key strings.Builder
-		for _, l := range locks {
-			fmt.Fprintln(&key, l.Name, l.Token, l.Waiting)
-		}
-		if key.String() != last {
-			last = key.String()
-			if err := show(cmd.OutOrStdout(), locks); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // showLocks prints a table.

@@ -30,4 +30,6 @@ func TestBreakTakesATokenAsADecimalNumber(t *testing.T) {
 	r.refuses(exitFailure, "not held with token 10", "break", tokens["8"], "--token", "010")
 	r.expect("broken", "break", tokens["10"], "--token", "010")
 	r.expect(tokens["8"]+" ", "locks")
+	r.expect("broken", "break", tokens["8"]) // without a terminal there is no question
+	r.refuses(exitFailure, "not held", "break", tokens["8"])
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -15,7 +17,7 @@ import (
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
-		Short:  "Write the manual pages below a directory",
+		Short:  "Write the manual pages into a directory",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,8 +30,16 @@ func newManCommand() *cobra.Command {
 			return errors.Join(
 				// The date is that of SOURCE_DATE_EPOCH, or today.
 				doc.GenManTree(root, &doc.GenManHeader{Section: "8", Source: "ftplockd", Manual: "ftplockd"}, commands),
-				os.WriteFile(filepath.Join(files, "ftplockd.toml.5"), configurationPage(config.Example()), 0o644),
+				os.WriteFile(filepath.Join(files, "ftplockd.toml.5"), configurationPage(), 0o644),
 			)
 		},
 	}
+}
+
+// configurationPage returns the manual page ftplockd.toml(5): the example configuration.
+func configurationPage() []byte {
+	text := strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(string(config.Example()))
+	text = regexp.MustCompile(`(?m)^[.']`).ReplaceAllString(text, `\&$0`)
+	return []byte(".TH FTPLOCKD.TOML 5 \"\" ftplockd ftplockd\n.SH NAME\nftplockd.toml \\- configuration of ftplockd\n.SH DESCRIPTION\n.nf\n" +
+		text + ".fi\n.SH FILES\n/etc/ftplockd/ftplockd.toml\n.SH SEE ALSO\n.BR ftplockd (8)\n")
 }

@@ -24,7 +24,7 @@ func viewCommand[T any](cmd *cobra.Command, path string, table func(io.Writer, T
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), v, "  ")
+			return printJSON(cmd.OutOrStdout(), v)
 		}
 		return table(cmd.OutOrStdout(), v)
 	}
@@ -33,7 +33,7 @@ func viewCommand[T any](cmd *cobra.Command, path string, table func(io.Writer, T
 	return cmd
 }
 
-// get asks the running server for a value.
+// get requests a value from the running server.
 func get[T any](o *serveOptions, cmd *cobra.Command, path string) (v T, err error) {
 	return request[T](o, cmd, http.MethodGet, path)
 }
@@ -47,11 +47,11 @@ func request[T any](o *serveOptions, cmd *cobra.Command, method, path string) (v
 	return v, err
 }
 
-// printJSON prints a value as JSON, on one line if indent is "".
-func printJSON(w io.Writer, v any, indent string) error {
+// printJSON prints a value as JSON.
+func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", indent)
+	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
 }
 

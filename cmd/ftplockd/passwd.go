@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -24,18 +23,16 @@ func newPasswdCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "passwd",
 		Short: "Make the hash of a password for an [[account]]",
-		Long: `Passwd asks for a password, twice and without showing it, and prints its hash for the
-key "password" of an [[account]]. If standard input is no terminal, the password is
-its only line. The hash is argon2id with the parameters that OWASP recommends.
+		Long: `Passwd reads a password, on a terminal twice and without echo, and prints its hash for the key "password" of an [[account]].
+If standard input is no terminal, the password is its only line. The hash is argon2id with the parameters that OWASP recommends.
 
-A password is never taken from the command line, where every user of the machine and
-the shell's history could see it.`,
+Passwd takes no password from the command line, because other users of the machine can read that.`,
 		Example: `  ftplockd passwd
   ftplockd passwd < password.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return errors.New("other users can see a password on the command line (ps, the shell's history): " +
-					"type it at the prompt, or give it as a line on standard input")
+					"type it at the prompt, or write it to standard input")
 			}
 			return nil
 		},
@@ -65,7 +62,7 @@ func askPassword(in io.Reader, prompt io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprint(prompt, "The same again: ")
+	fmt.Fprint(prompt, "Repeat the password: ")
 	second, err := readHidden(file, prompt)
 	if err != nil {
 		return "", err
@@ -78,7 +75,7 @@ func askPassword(in io.Reader, prompt io.Writer) (string, error) {
 
 // readLine returns the only line of in, without its end.
 func readLine(in io.Reader) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(bufio.NewReader(in), maxPassword+1))
+	data, err := io.ReadAll(io.LimitReader(in, maxPassword+1))
 	if err != nil {
 		return "", err
 	}
@@ -92,8 +89,7 @@ func readLine(in io.Reader) (string, error) {
 	return line, nil
 }
 
-// readHidden reads a line from a terminal without echo. A signal that ends the program
-// turns the echo on again.
+// readHidden reads a line from a terminal without echo. If a signal ends the program meanwhile, it restores the echo.
 func readHidden(terminal *os.File, prompt io.Writer) (string, error) {
 	state, err := term.GetState(int(terminal.Fd()))
 	if err != nil {
@@ -116,6 +112,6 @@ func readHidden(terminal *os.File, prompt io.Writer) (string, error) {
 	signal.Stop(signals)
 	close(read)
 	<-watched
-	fmt.Fprintln(prompt) // the end of the line was not shown
+	fmt.Fprintln(prompt) // the terminal did not echo the end of the line
 	return string(line), err
 }

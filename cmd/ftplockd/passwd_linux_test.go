@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns the two ends of a pseudo-terminal: that of a person, and that of a program.
+// openTerminal returns the two ends of a pseudo-terminal: that of the user, and that of the program.
 func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -65,7 +65,7 @@ func passwd(t *testing.T, terminal *os.File) (cmd *exec.Cmd, stdout, stderr *byt
 		t.Fatal(err)
 	}
 	cmd = exec.CommandContext(t.Context(), self)
-	cmd.Args = []string{"ftplockd", "passwd"} // TestMain goes by the name
+	cmd.Args = []string{"ftplockd", "passwd"} // TestMain selects the program by this name
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, stdout, stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func TestReadLine(t *testing.T) {
 			t.Errorf("%.20q: %.20q %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"a\nb", "a\n\n", longest + "x"} { // cut off, it would be another password
+	for _, in := range []string{"a\nb", "a\n\n", longest + "x"} { // a truncated one would be another password
 		if got, err := readLine(strings.NewReader(in)); err == nil {
 			t.Errorf("%.20q: %.20q", in, got)
 		}

@@ -28,12 +28,13 @@ func TestHistoryOfAFileHasHolderTokenAndDigest(t *testing.T) {
 	r.log.AwaitLine(t, "path=/phone.tsv", "lock=/phone_lock", "token=1")
 }
 
-// TestConfigurationsThatTheRulesRefuse has "" for one that is correct: a status file may have the name of a lock, but not of a directory of locks.
-func TestConfigurationsThatTheRulesRefuse(t *testing.T) {
+// In TestConfigCheckReportsErrorsOfRules "" means correct. A status file can have the name of a lock, but not of a directory of locks.
+func TestConfigCheckReportsErrorsOfRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f.toml")
 	for text, want := range map[string]string{
 		"[[lock]]\nmatch = '**/*_lock'\nprotects = [\n'$1/$2.tsv',\n'$1/$3']\n":      "f.toml:3: lock[1].protects[2]: \"$1/$3\": $3: match has 2 wildcards",
 		"[[lock]]\nmatch = '/a/*'\n[[lock]]\nmatch = '/b/*'\nprotects = ['/a/$1']\n": "f.toml:5: lock[2].protects[1]: \"/a/$1\": protects no file: /a/~ is the name of a lock of rule 1 (match \"/a/*\")",
+		"root = 'r'\n[[lock]]\nmatch = '/a'\n[[lock]]\nmatch = '/a/*'\n":             "f.toml:2: lock: lock rule 1 (match \"/a\"): another rule needs this name as a plain directory\n",
 		"[ftp]\nstatus_file = '/locks'\n":                                            "f.toml:2: ftp.status_file",
 		"[ftp]\nstatus_file = '/locks/x.json'\n":                                     "", "[ftp]\nstatus_file = '/locks.json'\n": "", "[ftp]\nstatus_file = ''\n": "",
 		"[[lock]]\nmatch = '/a/*'\nmax_agee = '1s'\nprotects = ['/x']\n[[lock]]\nmatch = '[x'\n": "f.toml:3: lock[1].max_agee",

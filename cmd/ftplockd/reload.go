@@ -9,21 +9,20 @@ import (
 	"github.com/ftplockd/ftplockd/internal/server"
 )
 
-// newReloadCommand returns the command that has a running server read its configuration again.
+// newReloadCommand returns the command that makes a running server read its configuration again.
 func newReloadCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have the running server read its configuration file again",
-		Long: `Reload has the server read its configuration file again, as SIGHUP does, and waits for the
-result: the exit status is 0 if the server uses the new file. It prints the warnings of "config check". No session and no lock ends. A file with
-an error changes nothing. New ages, idle times and on_disconnect apply to held locks at once, so a shorter age may end some.
+		Short: "Make the running server read its configuration file again",
+		Long: `Reload makes the server read its configuration file again, as SIGHUP does, and waits for the result. The exit status is 0 if the
+server uses the new file. Reload prints the warnings of "config check". It ends no session, and a file with an error changes
+nothing. New ages, idle times and on_disconnect apply to held locks at once, so a shorter age can end some.
 
-Keys that need a restart (listen, root, state, locks.directories and a few more) keep their old
-values; reload prints the ones that changed. Sessions keep the rights of their login:
-"ftplockd kick" ends them.
+Keys that need a restart (listen, root, state, locks.directories and a few more) keep their old values; reload prints the ones that
+changed. Sessions keep the rights of their login until "ftplockd kick" ends them.
 
-` + howFound,
+` + howServerIsFound,
 		Example: "  ftplockd reload\n  ftplockd reload --config ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +34,7 @@ values; reload prints the ones that changed. Sessions keep the rights of their l
 				fmt.Fprintln(cmd.ErrOrStderr(), warning)
 			}
 			for _, key := range done.NeedRestart {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed and needs a restart: until then the server uses the old value\n", key)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has changed, but needs a restart: the server uses the old value until then\n", key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "reloaded")
 			return err
@@ -51,12 +50,12 @@ func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.State, "state", "", "state `DIR` of the server instead of that of the configuration")
 }
 
-// ask sends a request to the running server, and returns its answer.
+// ask sends a request to the running server and returns the answer.
 func (o *serveOptions) ask(cmd *cobra.Command, method, path string) (body []byte, err error) {
-	err = o.found(func() error {
+	err = o.withServer(func() error {
 		state, err := o.stateDirectory()
 		if err == nil {
-			body, err = server.Ask(cmd.Context(), state, method, path)
+			body, err = server.Request(cmd.Context(), state, method, path)
 		}
 		return err
 	})

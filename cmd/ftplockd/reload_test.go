@@ -67,7 +67,7 @@ func (r *running) certificateName() string {
 	return secure.ConnectionState().PeerCertificates[0].DNSNames[0]
 }
 
-// TestAReloadIsAllOrNothing has a reload fail at each step, with everything else in the file changed, too.
+// In TestAReloadIsAllOrNothing a reload fails at each step, while everything else in the file has changed, too.
 func TestAReloadIsAllOrNothing(t *testing.T) {
 	hash, err := config.HashPassword(harness.Password)
 	if err != nil {
@@ -118,6 +118,14 @@ func TestAReloadIsAllOrNothing(t *testing.T) {
 		t.Error("the age after a reload that went well:", got)
 	}
 	session.Want(257, "MKD /new/deep/b") // in the prefix of the new rule
+
+	r.configure("[locks]\ndirectories = false\n" + account("ftp")) // without [tls]
+	if out, errs, status := r.run("reload"); status != exitOK || !strings.Contains(errs, "tls.mode has changed, but needs a restart") {
+		t.Errorf("status %d, %s%s", status, out, errs)
+	}
+	if got := r.certificateName(); got != "second" {
+		t.Error("the certificate until the restart without TLS:", got)
+	}
 }
 
 func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
@@ -130,7 +138,7 @@ func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
 	}
 	again := r.login()
 	again.T = t
-	again.Want(550, "SIZE /.locks.json", "made anew") // it is still the status file
+	again.Want(504, "SIZE /.locks.json", "made anew") // this path is still the status file
 	again.Conn.Close()
 	if s, err := harness.Login(nil, r.address, "newcomer", 0); err == nil {
 		s.Conn.Close()
@@ -146,18 +154,18 @@ func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
 
 func TestAReloadPrintsTheWarningsOfConfigCheck(t *testing.T) {
 	r := startServer(t, "")
-	r.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/locks/a'\n")
+	r.configure("[[lock]]\nmatch = '/locks/**'\nwait = '101s'\n")
 	_, want, _ := runCommand(t.Context(), "config", "check", r.file)
-	if !strings.Contains(want, "lock[2].match: warning: ") {
+	if !strings.Contains(want, "lock[1].wait: warning: ") {
 		t.Fatal(want)
 	}
 	if _, errs, status := r.run("reload"); status != exitOK || errs != want {
 		t.Errorf("status %d\n%s", status, errs)
 	}
-	r.log.AwaitLine(t, "lock[2].match: warning: ")
+	r.log.AwaitLine(t, "lock[1].wait: warning: ")
 }
 
-// TestTheServiceReloadFailsIfTheServerRefusesTheFile runs the command by which systemd reloads.
+// TestTheServiceReloadFailsIfTheServerRefusesTheFile runs the command of systemctl reload.
 func TestTheServiceReloadFailsIfTheServerRefusesTheFile(t *testing.T) {
 	unit, err := os.ReadFile("../../packaging/ftplockd.service")
 	if err != nil {
@@ -179,4 +187,10 @@ func TestTheServiceReloadFailsIfTheServerRefusesTheFile(t *testing.T) {
 			t.Errorf("%q: status %d\n%s", text, status, errs)
 		}
 	}
+}
+
+func TestReloadChecksTheCertificateOfTheNextStart(t *testing.T) {
+	r := startServer(t, "")
+	r.configure("[tls]\nmode = 'optional'\ncertificate = '/no/such/file'\nkey = '/no/such/key'\n")
+	r.refuses(exitFailure, "tls.certificate /no/such/file", "reload")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -21,16 +22,17 @@ import (
 func newRootCommand() *cobra.Command {
 	root := newServeCommand()
 	root.Use = "ftplockd"
-	root.Short = "an FTP server that is a lock server"
-	root.Long = `ftplockd is an FTP server that is a lock server: MKD of a lock's name acquires the
-lock for exactly one client, RMD gives it back. Locks whose holder died are cleaned up.
+	root.Short = "an FTP server that is also a lock server"
+	root.Long = `ftplockd is an FTP server that is also a lock server. MKD of a lock's name acquires the lock for one client, RMD releases it. If
+the holder dies, the lock expires.
 
-Without a subcommand it serves, like "ftplockd serve". Without a configuration it
-listens on 127.0.0.1:2121, with one account, and shows a page at http://127.0.0.1:2180/;
-see "ftplockd config example".
+Without a subcommand it serves, like "ftplockd serve". Without a configuration it listens on 127.0.0.1:2121, has one account, and
+shows a page at http://127.0.0.1:2180/. "ftplockd config example" prints every key.
 
-Commands about a running server (status, locks, sessions, break, clear, kick, reload, health) and about its data (history, leftovers,
-cluster) find it by its configuration. ` + howFound
+The commands for a running server (status, locks, sessions, break, clear, kick, reload, health) and for its data (history, leftovers,
+cluster) find the server by its configuration.
+
+` + howServerIsFound
 	root.Example = `  ftplockd
   ftplockd --config /etc/ftplockd.toml
   ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
@@ -57,19 +59,18 @@ cluster) find it by its configuration. ` + howFound
 		newManCommand(),
 		newConfigCommand(),
 		newPasswdCommand(),
-		newVersionCommand(),
 	)
 	return root
 }
 
 // The exit statuses.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-	exitAway    = 69 // EX_UNAVAILABLE of sysexits.h: the server cannot prove that it is the active one of several
-	exitDisk    = 74 // EX_IOERR of sysexits.h: the disk has failed the journal
-	exitDeposed = 75 // EX_TEMPFAIL: another server takes over; started again, this one stands by
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitUnavailable = 69 // EX_UNAVAILABLE of sysexits.h: the server cannot prove that it is active
+	exitDisk        = 74 // EX_IOERR of sysexits.h: a write or sync of the journal failed
+	exitDeposed     = 75 // EX_TEMPFAIL: another server is active; started again, this one stands by
 )
 
 // outputWithin bounds the wait for the reader of standard error.
@@ -77,15 +78,15 @@ const outputWithin = 2 * time.Second
 
 // execute runs the command line, writes its error and returns the exit status.
 func execute(ctx context.Context, root *cobra.Command) int {
-	began := false // false: the error is one of the command line
-	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	parsed := false // false: the error is one of the command line
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(cmd, err, began)
+	return report(cmd, err, parsed)
 }
 
-// report writes the error of a command and returns its exit status. It waits for the reader of standard error for outputWithin.
-// The errors of a configuration begin with file and line, so that editors find them.
-func report(cmd *cobra.Command, err error, began bool) int {
+// report writes the error of a command and returns its exit status. It waits for the reader of standard error for outputWithin at most. The
+// errors of a configuration begin with file and line, as editors expect.
+func report(cmd *cobra.Command, err error, parsed bool) int {
 	var wrong config.Errors
 	var usage server.UsageError
 	var away server.SuspendedError
@@ -107,21 +108,21 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	case errors.As(err, &wrong):
 		fmt.Fprintln(stderr, wrong)
 		return exitUsage
-	case !began:
+	case !parsed:
 		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
 		return exitUsage
 	case errors.Is(err, journal.ErrGone):
-		fmt.Fprintf(stderr, "ftplockd: %v; put the state directory back before ftplockd is started again, or tokens begin anew\n", err)
+		fmt.Fprintf(stderr, "ftplockd: %v; put the state directory back before you start ftplockd again, or tokens begin anew\n", err)
 		return exitDisk
 	case errors.Is(err, journal.ErrFailed):
-		fmt.Fprintf(stderr, "ftplockd: %v; what was acknowledged is kept: see to the disk, then start ftplockd again\n", err)
+		fmt.Fprintf(stderr, "ftplockd: %v; all acknowledged changes are on the disk: repair it, then start ftplockd again\n", err)
 		return exitDisk
 	case errors.Is(err, etcd.ErrDeposed), errors.Is(err, etcd.ErrHandOver):
-		fmt.Fprintf(stderr, "ftplockd: %v; started again it stands by\n", err)
+		fmt.Fprintf(stderr, "ftplockd: %v; start this server again, and it stands by\n", err)
 		return exitDeposed
 	case errors.As(err, &away):
 		fmt.Fprintln(stderr, "ftplockd:", err)
-		return exitAway
+		return exitUnavailable
 	case errors.As(err, &usage):
 		fmt.Fprintln(stderr, "ftplockd:", err)
 		return exitUsage
@@ -130,7 +131,7 @@ func report(cmd *cobra.Command, err error, began bool) int {
 	return exitFailure
 }
 
-// onlyCommands refuses arguments that are no subcommand, and suggests similar ones.
+// onlyCommands returns an error for an argument that is no subcommand, and suggests similar ones.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -140,4 +141,20 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		hint = fmt.Sprintf("; did you mean %s?", strings.Join(cmd.SuggestionsFor(args[0]), " or "))
 	}
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
+// versionLine returns the version, the commit and the Go version. info may be nil.
+func versionLine(info *debug.BuildInfo) string {
+	commit, modified := "", ""
+	if info != nil {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = " commit " + s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				modified = " with changes"
+			}
+		}
+	}
+	return fmt.Sprintf("ftplockd %s%s%s %s %s/%s", server.Version(), commit, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

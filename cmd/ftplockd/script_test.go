@@ -20,7 +20,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command takes a second longer with -race
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second longer with -race
 			return nil
 		},
 	})

@@ -16,13 +16,12 @@ func newServeCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the server (what ftplockd does without a subcommand)",
+		Short: "Run the server, as ftplockd does without a subcommand",
 		Long: `Serve runs the server until it gets SIGINT or SIGTERM.
 
-Flags precede the configuration file. "ftplockd config example" prints the defaults of
-all other keys. Without an [[account]] there is one account: its name is FTPLOCKD_USER from
-the environment or "ftp", its password FTPLOCKD_PASSWORD or a generated one in the file
-"password" of the state directory.`,
+Flags take precedence over the configuration file. "ftplockd config example" prints the defaults of all keys. Without an [[account]]
+there is one account: its name is FTPLOCKD_USER from the environment, or "ftp"; its password is FTPLOCKD_PASSWORD, or a generated one
+in the file "password" of the state directory.`,
 		Example: `  ftplockd serve --config /etc/ftplockd.toml
   FTPLOCKD_PASSWORD=secret ftplockd serve --listen 127.0.0.1:2121 --listen '[::1]:2121'`,
 		Args: cobra.NoArgs,

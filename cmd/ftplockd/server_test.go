@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,5 +179,64 @@ func TestOnlyItsOwnerMayReadTheStateDirectory(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(r.dir, "files")); err != nil || info.Mode().Perm()&0o500 != 0o500 {
 		t.Error(info.Mode(), err)
+	}
+}
+
+func TestASignalDuringTheStartIsNoError(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	t.Chdir(dir)
+	if _, errs, status := runCommand(ctx, "--listen", "127.0.0.1:0"); status != exitOK || strings.Contains(errs, "canceled") {
+		t.Errorf("status %d, %s", status, errs)
+	}
+}
+
+func TestLocksDoesNotSyncTheJournal(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	r := startServer(t, "[http]\nlisten = '"+l.Addr().String()+"'\n")
+	r.login().Want(257, "MKD /locks/a")
+	syncs := func() string {
+		t.Helper()
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Get("http://" + l.Addr().String() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, count, _ := strings.Cut(string(text), "\nftplockd_journal_sync_seconds_count ")
+		count, _, _ = strings.Cut(count, "\n")
+		return count
+	}
+	for range 20 { // the start still fills the next segment, which takes some syncs
+		before := syncs()
+		r.expect("/locks/a", "locks")
+		if before != "" && syncs() == before {
+			return
+		}
+	}
+	t.Error("each call of locks synced the journal")
+}
+
+// The process of the server is stopped: nothing answers, but connections to its socket succeed.
+func TestHealthDoesNotWaitForAServerThatHangs(t *testing.T) {
+	state := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(state, "control.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, errs, status := runCommand(ctx, "health", "--state", state); status != exitFailure || errs != "ftplockd: the server does not answer\n" || ctx.Err() != nil {
+		t.Errorf("status %d, %q", status, errs)
 	}
 }

@@ -65,16 +65,16 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 		"a hook without the mode of a program": {
 			more:   "[[hook]]\non = ['login']\nrun = ['/bin/sh']\n[[hook]]\non = ['login']\nrun = ['DIR/f']\n",
 			before: one("hello"),
-			errors: []string{"hook[2].run: ", "DIR/f", "no program"},
+			errors: []string{"hook[2].run: ", "DIR/f", "is not an executable file"},
 		},
 		"an xferlog that cannot be opened": {more: "xferlog = 'DIR/none/xferlog'\n", errors: []string{"xferlog: ", "DIR/none/xferlog", "no such file"}},
 		"a state directory in use": {
-			more: "xferlog = 'DIR/xferlog'\n[[lock]]\nmatch = '/new/**'\n[[lock]]\nmatch = '{/locks/**,**/*_lock,**/*.lock,**/.*-lock}'\n", // no warning of a default rule that is replaced
+			more: "xferlog = 'DIR/xferlog'\n[[lock]]\nmatch = '/new/**'\n[[lock]]\nmatch = '{/locks/**,**/*_lock,**/*.lock,**/.*-lock}'\n", // without a warning about replaced default rules
 			before: func(dir string) error {
 				if err := os.Mkdir(dir+"/state", 0o700); err != nil {
 					return err
 				}
-				other, _, err := journal.Claim(dir+"/state", lock.NewSystemClock(), "") // unlike Open, it changes the directory only now
+				other, _, err := journal.ReserveDir(dir+"/state", lock.NewSystemClock(), "") // unlike Open, Claim changes the directory only now
 				if err == nil {
 					t.Cleanup(func() { other.Close() })
 				}
@@ -87,7 +87,7 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 			before: func(dir string) error { return os.WriteFile(dir+"/state", nil, 0o600) },
 			errors: []string{"DIR/state", "not a directory"},
 		},
-		// Without these checks a standby would fail when it takes over, which may be weeks later.
+		// Without these checks a standby would fail when it takes over, perhaps weeks later.
 		"a port in use, for a standby": {listen: "'" + taken.Addr().String() + "'", more: etcd, errors: []string{"listen: ", "in use"}},
 		"a password for etcd that is empty": {
 			more: etcdTLS + "user = 'u'\npassword_file = 'DIR/f'\n", before: one("\nx"), errors: []string{"etcd.password_file: DIR/f"},
@@ -96,7 +96,7 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 		"a file for etcd that is no certificate": {
 			more: etcdTLS + "certificate = 'DIR/f'\nkey = 'DIR/f'\n", before: one("x"), errors: []string{"etcd.certificate DIR/f"},
 		},
-		"a shared file system that is not mounted":  {more: etcd + "shared_state = 'DIR/none'\n", errors: []string{"etcd.shared_state: stat DIR/none: no such file"}},
+		"a shared file system that is not mounted":  {more: etcd + "shared_state = 'DIR/none'\n", errors: []string{"etcd.shared_state: open DIR/none: no such file"}},
 		"a generated password with several servers": {more: etcd, noPassword: true, errors: []string{"FTPLOCKD_PASSWORD"}, status: exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,10 +18,10 @@ func newStatusCommand() *cobra.Command {
 	return viewCommand(&cobra.Command{
 		Use:   "status",
 		Short: "Print the state of the running server and its transfers",
-		Long: `Status prints whether the running server can grant locks, its part in a cluster, the numbers of locks, waiting clients and
-sessions, and the transfers under way. With --json it prints one object; the keys keep their meaning from version to version.
+		Long: `Status prints whether the running server can grant locks, its state in a cluster, how many locks, waiting clients and sessions it
+has, and the transfers in progress. With --json it prints one object; the keys keep their meaning in later versions.
 
-` + howFound,
+` + howServerIsFound,
 		Example: "  ftplockd status\n  ftplockd status --json --state /var/lib/ftplockd",
 	}, "/status", showStatus)
 }
@@ -42,15 +45,15 @@ func showStatus(w io.Writer, s status.Server) error {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", printable(t.Path), direction, printable(t.Account), t.Address, t.Session, t.Bytes, t.Started.Format(time.RFC3339)))
 	}
 	fmt.Fprintln(w)
-	return printTable(w, "PATH\tDIRECTION\tACCOUNT\tADDRESS\tSESSION\tBYTES\tSTARTED", rows, "no transfer is under way")
+	return printTable(w, "PATH\tDIRECTION\tACCOUNT\tADDRESS\tSESSION\tBYTES\tSTARTED", rows, "no transfer is in progress")
 }
 
 // newSessionsCommand returns the command that lists the logged-in clients.
 func newSessionsCommand() *cobra.Command {
 	return viewCommand(&cobra.Command{
 		Use:     "sessions",
-		Short:   "List the sessions that are logged in",
-		Long:    "Sessions lists the sessions that are logged in: id, account, address, time of the login, and the number of held locks that each has acquired.",
+		Short:   "List the logged-in sessions",
+		Long:    "Sessions lists the logged-in sessions: id, account, address, time of the login, and the number of locks that the session acquired and that are still held.",
 		Example: "  ftplockd sessions",
 	}, "/sessions", func(w io.Writer, sessions []status.Session) error {
 		var rows []string
@@ -61,21 +64,31 @@ func newSessionsCommand() *cobra.Command {
 	})
 }
 
+// healthWithin is the time limit of a health check. A server whose disk hangs answers within two seconds.
+const healthWithin = 3 * time.Second
+
+var errNoAnswer = errors.New("the server does not answer")
+
 // newHealthCommand returns the command for the health check of a container.
 func newHealthCommand() *cobra.Command {
 	var options serveOptions
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Report whether the running server can grant locks",
-		Long: `Health asks the running server whether it can grant locks: it can sync its journal, or it is the
-active one of several and etcd answers. The exit status is 0 if it can, and 1 if it cannot (a standby cannot) or if
-no server runs.
+		Long: `Health exits with status 0 if the running server can grant locks: it can sync its journal, or it is the active server of a cluster
+and etcd answers. It exits with status 1 if the server cannot (a standby cannot), if no server runs, or after 3 s without an answer.
 
-` + howFound,
+` + howServerIsFound,
 		Example: "  ftplockd health --state /var/lib/ftplockd/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := options.ask(cmd, "GET", "/health"); err != nil {
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), healthWithin, errNoAnswer)
+			defer cancel()
+			cmd.SetContext(ctx)
+			if _, err := options.ask(cmd, http.MethodGet, "/health"); err != nil {
+				if ctx.Err() != nil {
+					err = context.Cause(ctx)
+				}
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "ready")

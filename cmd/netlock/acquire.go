@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -14,44 +15,31 @@ import (
 // releaseTime limits how long the release of a lock may take at the end.
 const releaseTime = 10 * time.Second
 
-// acquire acquires the lock of a target. On a terminal it shows the holder while it waits. Its errors have an exit status.
+// errNested is the error for the lock of the netlock that runs this process.
+var errNested = errors.New("is already held by the netlock that runs this")
+
+// acquire acquires the lock of a target. On a terminal it names the holder when it waits. Its errors have an exit status.
 func acquire(ctx context.Context, t *target) (*holding, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
-	if t.inside() {
-		return nil, fail(exitUsage, "%s: %s is already held by the netlock that runs this: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), pathVariable)
+	if nested, err := t.isNested(ctx); err != nil {
+		return nil, err
+	} else if nested {
+		return nil, fail(exitUsage, "%s: %s %w: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), errNested, pathVariable)
 	}
 	o := locksmith.Options{Shared: t.shared, Renew: t.renew}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		var written <-chan error // the result of the last line; nil before the first one
+		var once sync.Once
 		o.Waiting = func(held *locksmith.HeldError) {
-			select {
-			case <-written:
-				written = nil
-			default:
-			}
-			if written == nil { // else the terminal takes no output at the moment (^S)
-				written = startWrite(os.Stderr, "\r\x1b[K"+"waiting for "+t.where()+": "+oneLine(describe(held, time.Now())))
-			}
+			once.Do(func() { message(os.Stderr, "waiting: "+held.Error()) })
 		}
-		defer func() {
-			if written != nil {
-				_ = await(written)
-				_ = await(startWrite(os.Stderr, "\r\x1b[K"))
-			}
-		}()
 	}
-	ctx, cancel := t.limit(ctx)
+	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
-	began := time.Now()
-	t.log("%s: taking the lock %s", t.name, t.where())
 	c, err := locksmith.Dial(ctx, t.connect)
 	if err != nil {
 		return nil, classify(err, t)
-	}
-	for _, promise := range c.Missing() {
-		t.log("%s: the server does not have %s", t.name, promise)
 	}
 	take := c.Acquire
 	if t.try {
@@ -62,7 +50,6 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 		_ = c.Close()
 		return nil, classify(err, t)
 	}
-	t.log("getting lock took %.6f seconds, token %d", time.Since(began).Seconds(), lock.Token())
 	return &holding{lock, c}, nil
 }
 
@@ -77,17 +64,9 @@ func (h *holding) release(t *target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	defer h.client.Close()
-	return classify(h.Release(ctx), t)
-}
-
-// describe names the holder of a lock, and the time since when it holds the lock. The text stays true while it is on the screen.
-func describe(held *locksmith.HeldError, now time.Time) string {
-	text := "held by another client"
-	if held.Holder != "" {
-		text = "held by " + held.Holder + " since " + now.Add(-held.Held).Format("15:04:05")
+	err := h.Release(ctx)
+	if errors.Is(err, locksmith.ErrRefused) { // files are in it, or locks below it
+		return fail(exitProtocol, "%s: %w; it ends after this connection", t.name, err)
 	}
-	if held.Waiting > 0 {
-		text += fmt.Sprintf(", %d in the queue", held.Waiting)
-	}
-	return text
+	return classify(err, t)
 }

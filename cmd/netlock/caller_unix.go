@@ -20,10 +20,10 @@ func newWatch() *watch {
 	return &watch{parent: os.Getppid(), output: []unix.PollFd{{Fd: int32(unix.Stdout)}}}
 }
 
-// cannotSeeEnd reports whether neither the parent nor standard output shows the end of the caller. Process 1 adopts orphans. The number 0 is a parent in
-// another process id namespace. Only pipes and sockets report the end of their reader.
-func (w *watch) cannotSeeEnd() bool {
-	if w.parent > 1 {
+// cannotDetectEnd reports whether neither the parent nor standard output shows the end of the caller. Only pipes and sockets report the end of their
+// reader.
+func (w *watch) cannotDetectEnd() bool {
+	if !w.orphan() {
 		return false
 	}
 	var s unix.Stat_t
@@ -32,6 +32,15 @@ func (w *watch) cannotSeeEnd() bool {
 	}
 	kind := s.Mode & unix.S_IFMT
 	return kind != unix.S_IFIFO && kind != unix.S_IFSOCK
+}
+
+// orphan reports whether the parent is not the process that started this one. Process 1 adopts orphans, and so does a subreaper such as
+// "systemd --user", which is in another session. The number 0 is a parent in another process id namespace. The leader of a session may have a parent
+// in another one.
+func (w *watch) orphan() bool {
+	ours, _ := unix.Getsid(0)
+	theirs, err := unix.Getsid(w.parent)
+	return w.parent <= 1 || ours != os.Getpid() && (err != nil || theirs != ours)
 }
 
 // readerGone reports whether a write failed because the reader of a pipe or socket has closed it.

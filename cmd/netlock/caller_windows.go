@@ -22,10 +22,10 @@ func openParent() windows.Handle {
 	if err != nil {
 		return 0
 	}
-	theirs, err := began(parent)
+	theirs, err := startTime(parent)
 	if err == nil {
 		var ours windows.Filetime
-		if ours, err = began(windows.CurrentProcess()); err == nil && theirs.Nanoseconds() <= ours.Nanoseconds() {
+		if ours, err = startTime(windows.CurrentProcess()); err == nil && theirs.Nanoseconds() <= ours.Nanoseconds() {
 			return parent
 		}
 	}
@@ -33,7 +33,7 @@ func openParent() windows.Handle {
 	return 0
 }
 
-func began(process windows.Handle) (windows.Filetime, error) {
+func startTime(process windows.Handle) (windows.Filetime, error) {
 	var created, exited, kernel, user windows.Filetime
 	err := windows.GetProcessTimes(process, &created, &exited, &kernel, &user)
 	return created, err
@@ -50,8 +50,8 @@ func (w *watch) poll() string {
 	return ""
 }
 
-// cannotSeeEnd reports whether there is no parent and standard output is no pipe.
-func (w *watch) cannotSeeEnd() bool {
+// cannotDetectEnd reports whether there is no parent and standard output is no pipe.
+func (w *watch) cannotDetectEnd() bool {
 	if w.parent != 0 {
 		return false
 	}

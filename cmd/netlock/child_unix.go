@@ -96,29 +96,29 @@ func (c *child) close() {
 	c.terminal.close(c.pid)
 }
 
-// number returns the number of the group.
-func (c *child) number() int { return c.pid }
+// groupID returns the id of the group.
+func (c *child) groupID() int { return c.pid }
 
-// group sends a signal to the whole group, which may be empty.
-func (c *child) group(s syscall.Signal) { _ = unix.Kill(-c.pid, s) }
+// signalGroup sends a signal to the whole group, which may be empty.
+func (c *child) signalGroup(s syscall.Signal) { _ = unix.Kill(-c.pid, s) }
 
 // terminate sends SIGTERM to the group, and SIGCONT to the processes of it that are stopped.
 func (c *child) terminate() {
-	c.group(unix.SIGTERM)
-	c.group(unix.SIGCONT)
+	c.signalGroup(unix.SIGTERM)
+	c.signalGroup(unix.SIGCONT)
 }
 
-func (c *child) kill() { c.group(unix.SIGKILL) }
+func (c *child) kill() { c.signalGroup(unix.SIGKILL) }
 
 // groupAlive reports whether the group has a process. While it has, no other group gets its number.
 func (c *child) groupAlive() bool { return unix.Kill(-c.pid, 0) == nil }
 
-// pass sends a signal on to the group. Before SIGCONT a shell may have given netlock the terminal (fg): the command gets it.
-func (c *child) pass(s os.Signal) {
+// forward sends a signal on to the group. Before SIGCONT a shell may have given netlock the terminal (fg): the command gets it.
+func (c *child) forward(s os.Signal) {
 	if s == syscall.SIGCONT && c.terminal.ours() {
 		c.terminal.give(c.pid)
 	}
-	c.group(s.(syscall.Signal))
+	c.signalGroup(s.(syscall.Signal))
 }
 
 // suspend stops netlock, too, when job control has stopped the command (^Z, or a read from the terminal in the background). So the shell gets the
@@ -131,7 +131,7 @@ func (c *child) suspend(s os.Signal) {
 	}
 }
 
-// forwarded returns the signals that netlock passes on to the command.
-func forwarded() []os.Signal {
-	return append(endings(), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM)
+// forwardedSignals returns the signals that netlock passes on to the command.
+func forwardedSignals() []os.Signal {
+	return append(endSignals(), syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGALRM)
 }

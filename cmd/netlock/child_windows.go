@@ -119,8 +119,8 @@ func (c *child) close() {
 	_ = windows.CloseHandle(c.job)
 }
 
-// number returns the number of the process group.
-func (c *child) number() int { return c.process.Pid }
+// groupID returns the id of the process group.
+func (c *child) groupID() int { return c.process.Pid }
 
 // terminate sends Ctrl-Break to the command's process group: Windows has no SIGTERM.
 func (c *child) terminate() {
@@ -132,10 +132,10 @@ func (c *child) kill() { _ = windows.TerminateJobObject(c.job, exitLost) }
 // groupAlive returns true: kill ends the job when the time is over.
 func (c *child) groupAlive() bool { return true }
 
-// pass ends the command: all signals of Windows mean that.
-func (c *child) pass(os.Signal) { c.terminate() }
+// forward ends the command: all signals of Windows mean that.
+func (c *child) forward(os.Signal) { c.terminate() }
 
 func (c *child) suspend(os.Signal) {}
 
-// forwarded returns the signals that netlock passes on to the command.
-func forwarded() []os.Signal { return endings() }
+// forwardedSignals returns the signals that netlock passes on to the command.
+func forwardedSignals() []os.Signal { return endSignals() }

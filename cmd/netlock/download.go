@@ -36,11 +36,15 @@ func newDownload(local, name string) (*download, error) {
 		return nil, fmt.Errorf("%s is no regular file, so it cannot be replaced; \"-\" is standard output", d.to)
 	}
 	hidden := filepath.Join(filepath.Dir(d.to), "."+filepath.Base(d.to)+".netlock-"+rand.Text()[:10])
-	if d.file, err = os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+	mode := fs.FileMode(0o666)
+	if info != nil {
+		mode = info.Mode().Perm() // from the beginning: the old file may be secret
+	}
+	if d.file, err = os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err != nil {
 		return nil, err
 	}
 	if info != nil {
-		if err := os.Chmod(hidden, info.Mode().Perm()); err != nil {
+		if err := os.Chmod(hidden, mode); err != nil { // the umask has cleared bits
 			d.discard()
 			return nil, err
 		}
@@ -48,9 +52,9 @@ func newDownload(local, name string) (*download, error) {
 	return d, nil
 }
 
-// publish renames the new file to the name of the old one, when all of it is on the disk.
+// publish renames the new file, which is on the disk, to the name of the old one.
 func (d *download) publish() error {
-	if err := errors.Join(d.file.Sync(), d.file.Close()); err != nil {
+	if err := d.file.Close(); err != nil {
 		return err
 	}
 	if err := os.Rename(d.file.Name(), d.to); err != nil {

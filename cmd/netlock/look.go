@@ -18,8 +18,8 @@ func newInfoCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info URL",
 		Short: "print the holder of a lock",
-		Long: `Info prints whether the lock is held. If the server reports them, it prints its holder and when it expires. The exit status
-is 0 whether the lock is held or not. Programs read the facts of SITE LOCK INFO instead.`,
+		Long: `Info prints whether the lock is held and, on ftplockd, its holder and the time until it expires. The exit status is 0 in both
+cases. Programs read the facts of SITE LOCK INFO instead.`,
 		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,44 +40,32 @@ func (s *settings) info(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := t.limit(ctx)
-	defer cancel()
-	c, err := locksmith.Dial(ctx, t.connect)
+	info, err := t.info(ctx)
 	if err != nil {
-		return classify(err, t)
+		return err
 	}
-	defer c.Close()
-	info, err := c.Info(ctx, t.path)
-	if err != nil {
-		return classify(err, t)
-	}
-	_, err = io.WriteString(os.Stdout, sentence(info))
+	_, err = io.WriteString(os.Stdout, describe(info))
 	return err
 }
 
-// sentence describes one lock.
-func sentence(i locksmith.Info) string {
+// describe returns the text of "netlock info" about one lock.
+func describe(i locksmith.Info) string {
 	var b strings.Builder
 	name := oneLine(i.Path)
 	switch {
+	case i.Held && len(i.Holders) == 0:
+		fmt.Fprintf(&b, "%s is held\n", name)
 	case !i.Held && i.Reply != "":
 		fmt.Fprintf(&b, "%s is not held: the server replied %s\n", name, oneLine(i.Reply))
 	case !i.Held:
 		fmt.Fprintf(&b, "%s is free\n", name)
-	case len(i.Holders) == 0 && i.Since.IsZero():
-		fmt.Fprintf(&b, "%s is held\n", name)
-	case len(i.Holders) == 0:
-		fmt.Fprintf(&b, "%s is held since %s\n", name, i.Since.Local().Format(time.DateTime))
 	}
 	for _, h := range i.Holders {
-		shared, expires := "", "never expires"
-		if h.Shared {
-			shared = " together with others"
-		}
+		expires := "never expires"
 		if h.Expires > 0 {
-			expires = "expires in " + words(h.Expires)
+			expires = "expires in " + h.Expires.Round(time.Second).String()
 		}
-		fmt.Fprintf(&b, "%s is held%s by %s for %s, %s, token %d\n", name, shared, oneLine(h.Owner), words(h.Held), expires, h.Token)
+		fmt.Fprintf(&b, "%s is held by %s for %s, %s, token %d\n", name, oneLine(h.Owner), h.Held.Round(time.Second), expires, h.Token)
 	}
 	if i.Waiting > 0 {
 		fmt.Fprintf(&b, "%d waiting\n", i.Waiting)

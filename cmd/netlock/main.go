@@ -21,6 +21,6 @@ import (
 )
 
 func main() {
-	listenForPipe()
+	catchSIGPIPE()
 	os.Exit(report(newRootCommand().ExecuteContextC(context.Background())))
 }

@@ -10,28 +10,29 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode"
 )
 
 // passwordVariable is the variable with the password for a URL without one.
 const passwordVariable = "NETLOCK_PASSWORD"
 
-// logIn finds the account and its password in the URL, in the environment or in ~/.netrc. Without any the login is anonymous.
-func (t *target) logIn() error {
+// findPassword finds the account and its password in the URL, in the environment or in ~/.netrc. Without any the login is anonymous.
+func (t *target) findPassword() error {
 	c := &t.connect
 	if c.Password != "" {
 		return nil
 	}
-	word, set := os.LookupEnv(passwordVariable)
+	password, set := os.LookupEnv(passwordVariable)
 	if set && c.User != "" {
-		c.Password = word
+		c.Password = password
 		return nil
 	}
-	login, word, err := fromNetrc(t.host, c.User)
+	login, password, err := fromNetrc(t.host, c.User)
 	switch {
 	case err != nil:
 		return err
 	case login != "":
-		c.User, c.Password = login, word
+		c.User, c.Password = login, password
 	case c.User != "":
 		return fmt.Errorf("there is no password of %s: set %s, or write into ~/.netrc: machine %s login %[1]s password PASSWORD", c.User, passwordVariable, t.host)
 	}
@@ -59,25 +60,55 @@ func fromNetrc(host, user string) (login, password string, err error) {
 	return login, password, err
 }
 
+// cutWord returns the first word of a line without spaces in front, and the line after it. A word in double quotes may contain spaces; in it, a
+// backslash quotes the next character, as in curl.
+func cutWord(line string) (word, rest string) {
+	if line[0] != '"' {
+		end := strings.IndexFunc(line, unicode.IsSpace)
+		if end < 0 {
+			end = len(line)
+		}
+		return line[:end], strings.TrimSpace(line[end:])
+	}
+	var plain strings.Builder
+	quoted := false
+	for i, c := range []byte(line[1:]) {
+		switch {
+		case quoted:
+			plain.WriteByte(c)
+			quoted = false
+		case c == '\\':
+			quoted = true
+		case c == '"':
+			return plain.String(), strings.TrimSpace(line[i+2:])
+		default:
+			plain.WriteByte(c)
+		}
+	}
+	return plain.String(), "" // without the second quote
+}
+
 // searchNetrc reads machine, default, login, password, account and macdef, as ftp(1) does. It returns the first entry that matches.
 func searchNetrc(from io.Reader, host, user string) (login, password string, err error) {
-	fits, macro, key := false, false, ""
-	done := func() bool { return fits && login != "" && (user == "" || login == user) }
+	hostMatches, inMacro, key := false, false, ""
+	complete := func() bool { return hostMatches && login != "" && (user == "" || login == user) }
 	for lines := bufio.NewScanner(from); ; {
 		if !lines.Scan() {
-			if err := lines.Err(); err != nil || !done() {
+			if err := lines.Err(); err != nil || !complete() {
 				return "", "", err
 			}
 			return login, password, nil
 		}
 		line := strings.TrimSpace(lines.Text())
-		if macro = macro && line != ""; macro || strings.HasPrefix(line, "#") { // a macro ends with an empty line
+		if inMacro = inMacro && line != ""; inMacro || strings.HasPrefix(line, "#") { // a macro ends with an empty line
 			continue
 		}
-		for word := range strings.FieldsSeq(line) {
+		for line != "" {
+			var word string
+			word, line = cutWord(line)
 			switch {
 			case key == "machine":
-				fits, key = word == host, ""
+				hostMatches, key = word == host, ""
 			case key == "login":
 				login, key = word, ""
 			case key == "password":
@@ -85,15 +116,15 @@ func searchNetrc(from io.Reader, host, user string) (login, password string, err
 			case key != "":
 				key = ""
 			case word == "machine" || word == "default":
-				if done() {
+				if complete() {
 					return login, password, nil
 				}
-				login, password, fits = "", "", true
+				login, password, hostMatches = "", "", true
 				if word == "machine" {
 					key = word
 				}
 			default:
-				macro = macro || word == "macdef"
+				inMacro = inMacro || word == "macdef"
 				key = word
 			}
 		}

@@ -6,13 +6,14 @@ import (
 )
 
 func TestNetrc(t *testing.T) {
-	const file = `# comment
+	const file = `# machine h login comment password no
 machine other login x password y
 machine h login bob password s3cret
 machine h
 	login eve
 	account none
-	password "pw"
+	password "p \"w\\"
+machine quotes login "" password a"b login "open \x
 macdef init
 machine h login no password no
 
@@ -21,7 +22,8 @@ default login anonymous password me@
 `
 	for _, c := range []struct{ host, user, login, password string }{
 		{"h", "", "bob", "s3cret"},
-		{"h", "eve", "eve", `"pw"`},
+		{"h", "eve", "eve", `p "w\`},
+		{"quotes", "", "open x", `a"b`},
 		{"h", "zoe", "", ""},
 		{"other", "x", "x", "y"},
 		{"unknown", "", "anonymous", "me@"},

@@ -18,53 +18,51 @@ import (
 
 // settings are the values of the options.
 type settings struct {
-	verbose   bool
 	try       bool
-	timeout   timeout
+	timeout   duration // negative: none
 	shared    bool
 	renew     bool
 	conflict  int // the exit status when another client holds the lock
 	killAfter duration
 }
 
-// newRootCommand returns the command tree. Without a subcommand it is flock(1) with a URL; without a command it holds a lock for its parent.
+// newRootCommand returns the command tree. The root command runs a command under a lock, or without one holds a lock for the parent process.
 func newRootCommand() *cobra.Command {
-	s := &settings{conflict: exitHeld, killAfter: duration(killAfter)}
+	s := &settings{timeout: -1, conflict: exitHeld, killAfter: duration(killAfter)}
 	root := &cobra.Command{
 		Use:   "netlock [OPTIONS] URL [COMMAND [ARGUMENT...]]",
 		Short: "hold a lock on an FTP server",
-		Long: `Netlock holds a lock on an FTP server (a directory that MKD makes for exactly one client) while a command runs.
-It is flock(1) with a URL in the place of the file. It exits with the command's status, or with 128+n if signal n ended
-the command. Options stand before the URL. "-c LINE" in the place of COMMAND runs a line by $SHELL.
+		Long: `Netlock holds a lock on an FTP server while a command runs. A lock is a directory, which MKD makes for one client. Netlock is flock(1)
+with a URL instead of a file. It exits with the command's status, or with 128+n if signal n ended the command. Options stand before
+the URL. With "-c LINE" instead of COMMAND, $SHELL runs a line.
 
-The command has a process group of its own (on Windows a job), which gets the signals that netlock gets. If the lock is lost,
-the group gets SIGTERM, and SIGKILL after --kill-after, but always before the server can grant the lock to another client; the
-exit status is 79 then. Netlock neither waits for processes that the command leaves running nor ends them.
+The command has a process group of its own (on Windows a job), to which netlock passes its signals. If the lock is lost, the group
+gets SIGTERM, and SIGKILL after --kill-after, always before the server can grant the lock to another client; the exit status is then
+79. Netlock neither waits for processes that the command leaves running nor ends them.
 
-The command finds in its environment NETLOCK_SERVER, host and port, NETLOCK_PATH, the lock's name there, NETLOCK_TOKEN, its
-fencing token, and NETLOCK_NONCE, a secret with which other connections of the account act for the lock: SITE LOCK AS (the
-last two are empty on a server that has none).
+The environment of the command has NETLOCK_SERVER (host and port), NETLOCK_PATH (the lock's name on the server), NETLOCK_TOKEN (its
+fencing token) and NETLOCK_NONCE, a secret word with which other connections of the account act for the lock (SITE LOCK AS). The last
+two are empty for servers other than ftplockd.
 
-Without a COMMAND netlock holds the lock for the program that started it. It prints one line: OK when it has the lock, or the
-reason why not. Then it prints a dot every few seconds, and releases the lock when its standard output is closed, when
-the program that started it has ended, or on SIGTERM, SIGINT, SIGHUP or SIGQUIT. If the lock is lost it prints so and ends.
+Without a COMMAND, netlock holds the lock for its parent process. It prints one line: OK when it has the lock, or an error. Then it
+prints a dot every two seconds. It releases the lock when its standard output is closed, when the parent ends, or on SIGTERM, SIGINT,
+SIGHUP or SIGQUIT. If the lock is lost, it prints an error and ends.
 
-A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for implicit TLS. /path is relative to the
-directory after login, /%2Fpath absolute. The password is that of the URL, of NETLOCK_PASSWORD, or of ~/.netrc.
+A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for implicit TLS. /path is relative to the directory after
+login, /%2Fpath is absolute. The password comes from the URL, from NETLOCK_PASSWORD, or from ~/.netrc.
 
 Differences from flock(1):
-  The default of -E is 75, not 1. Errors have the statuses below; flock uses sysexits.h, too, but fewer of them.
-  -w is the time for the server and the lock together. It may have a unit: 90s, 1m30s.
-  -s works where the server shares locks between accounts; otherwise it is refused with status 73.
-  -e is written -x. -o is always on: what the command leaves running does not hold the lock.
+  The default of -E is 75, not 1. The statuses of errors are below; flock has fewer.
+  -w limits the time for the server and the lock together. It accepts units: 90s, 1m30s.
+  -s works if the server shares locks between accounts; otherwise netlock exits with status 73.
+  -e is written -x. -o is always on: processes that the command leaves running do not hold the lock.
   A COMMAND that begins with a dash stands behind "--".
-  -u, -F (--no-fork), --fcntl and a file descriptor in the place of the file do not exist. A script that locks itself
-  runs itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
-  Without a COMMAND the lock is held for the parent process.
+  There is no -u, no -F (--no-fork), no --fcntl, no --verbose, and no file descriptor instead of the file. A script that
+  locks itself runs itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
+  Without a COMMAND, netlock holds the lock for the parent process.
   The command has a process group of its own, and finds the lock in its environment.
-  A netlock in a netlock of the same URL is refused with status 64; flock would wait for itself.
-  A lock can be lost while it is held: netlock then ends the command. It also ends when netlock is killed.
-  --verbose writes to standard error.`,
+  A netlock inside a netlock of the same URL exits with status 64; flock would wait for itself.
+  A lock can be lost while it is held: netlock then ends the command. It also ends the command if netlock is killed.`,
 		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
   netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
   netlock -n -E 0 ftp://phoneacc@ftp.example.com/nightly_lock ./backup    # another machine does it
@@ -85,56 +83,41 @@ Differences from flock(1):
 				_ = cmd.Help()
 				return silent(exitUsage)
 			}
-			return s.start(cmd.Context(), args, false)
+			return s.start(cmd.Context(), args[0], args[1:])
 		},
 	}
-	run := &cobra.Command{
-		Use:   "run [OPTIONS] URL COMMAND [ARGUMENT...]",
-		Short: "hold a lock while a command runs",
-		Long:  `Run is netlock with a COMMAND. It refuses to hold a lock without one.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.start(cmd.Context(), args, true)
-		},
-	}
-	for _, cmd := range []*cobra.Command{root, run} {
-		f := cmd.Flags()
-		f.SetInterspersed(false)
-		f.Var(&s.killAfter, "kill-after", "the time between SIGTERM and SIGKILL when the lock is lost")
-		f.BoolP("close", "o", false, "no effect: processes that the command leaves running never hold the lock")
-		s.lockFlags(cmd)
-	}
-	root.Flags().BoolP("version", "V", false, "print the version")
-	root.PersistentFlags().BoolVar(&s.verbose, "verbose", false, "write each step to standard error, and whether the exit status is the command's")
+	f := root.Flags()
+	f.SetInterspersed(false)
+	f.Var(&s.killAfter, "kill-after", "the time between SIGTERM and SIGKILL when the lock is lost")
+	f.BoolP("close", "o", false, "no effect: processes that the command leaves running never hold the lock")
+	f.BoolP("version", "V", false, "print the version")
+	s.lockFlags(root)
 	root.SetGlobalNormalizationFunc(longNames)
-	root.AddCommand(run, newPutCommand(s), newGetCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
+	root.AddCommand(newPutCommand(s), newGetCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
 	return root
 }
 
 // start runs a command under a lock, or holds the lock for the parent.
-func (s *settings) start(ctx context.Context, args []string, needed bool) error {
-	if len(args) == 0 {
-		return errors.New("the URL is missing: netlock URL COMMAND")
+func (s *settings) start(ctx context.Context, url string, command []string) error {
+	if len(command) == 0 {
+		return s.hold(ctx, url)
 	}
-	command := args[1:]
 	switch {
-	case len(command) == 0 && !needed:
-		h := &holder{settings: s}
-		return h.run(ctx, args[0])
-	case len(command) > 0 && (command[0] == "-c" || command[0] == "--command"):
+	case command[0] == "-c" || command[0] == "--command":
 		if len(command) != 2 {
 			return fmt.Errorf("%s needs exactly one argument: netlock URL %[1]s 'LINE'", command[0])
 		}
 		command = shell(command[1])
-	case len(command) > 0 && command[0] == "--":
+	case command[0] == "--":
 		command = command[1:]
-	case len(command) > 0 && strings.HasPrefix(command[0], "-"):
+	case strings.HasPrefix(command[0], "-"):
 		return fmt.Errorf("%s: options stand before the URL; a command that begins with a dash stands behind --", command[0])
 	}
 	if len(command) == 0 {
 		return errors.New("the command is missing: netlock URL COMMAND")
 	}
 	r := &runner{settings: s}
-	return r.run(ctx, args[0], command)
+	return r.run(ctx, url, command)
 }
 
 // shell returns the command that runs a line by the user's shell, as flock(1) does.
@@ -156,25 +139,25 @@ func version() string {
 // lockFlags adds the flags of the commands that acquire a lock: those of flock(1), and --renew.
 func (s *settings) lockFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait: if another client holds the lock, exit with status 75")
+	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait: exit with status 75 if another client holds the lock")
 	s.timeoutFlag(cmd)
 	f.BoolVarP(&s.shared, "shared", "s", false, "share the lock with other readers")
-	f.BoolFuncP("exclusive", "x", "hold the lock alone, the default; the last of -s and -x counts", func(string) error {
+	f.BoolFuncP("exclusive", "x", "hold the lock alone (the default); the last of -s and -x counts", func(string) error {
 		s.shared = false
 		return nil
 	})
-	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its age is over, if the server can do that")
+	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its age is over; only with ftplockd")
 	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (-n, -w)")
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait at most this long (seconds, or 90s, 1m) for the server and the lock; then exit with status 75, or 69 if the server cannot be reached; 0 is -n")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait at most this time (seconds, or 90s, 1m) for the server and the lock; then exit with status 75, or with 69 if the server does not answer; 0 is -n")
 }
 
-// longNames maps other names of flags, in flock(1) and in earlier versions, to their names.
+// longNames maps other names of flags, as in flock(1), to their names.
 func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
-	case "nb", "try":
+	case "nb":
 		name = "nonblock"
 	case "wait":
 		name = "timeout"
@@ -182,12 +165,12 @@ func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// check returns an error if a flag has a value that it cannot have.
+// check returns an error if a flag has an impossible value.
 func (s *settings) check() error {
 	if s.conflict < 0 || s.conflict > 255 {
 		return errors.New("--conflict-exit-code is a number from 0 to 255")
 	}
-	s.try = s.try || s.timeout.set && s.timeout.duration == 0
+	s.try = s.try || s.timeout == 0
 	return nil
 }
 
@@ -207,20 +190,13 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
-func (d *duration) String() string { return time.Duration(*d).String() }
+// String implements pflag.Value. It returns "" for a duration that is not set.
+func (d *duration) String() string {
+	if *d < 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
 
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "seconds" }
-
-// timeout is a duration that may not be given.
-type timeout struct {
-	duration
-	set bool
-}
-
-// Set implements pflag.Value.
-func (t *timeout) Set(text string) error {
-	t.set = true
-	return t.duration.Set(text)
-}

@@ -19,16 +19,16 @@ const killAfter = 300 * time.Millisecond
 // runner runs a command under a lock.
 type runner struct {
 	*settings
-	errors io.Writer // standard error
+	stderr io.Writer
 }
 
 func (r *runner) run(ctx context.Context, arg string, command []string) error {
-	r.errors = os.Stderr
+	r.stderr = os.Stderr
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return notRunnable(err)
 	}
-	signals, _ := listen(forwarded()...) // from now on: the command gets a signal that arrives while it starts
+	signals, _ := listen(forwardedSignals()...) // from now on: the command gets a signal that arrives while it starts
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := r.resolve(arg)
@@ -44,16 +44,9 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return errors.Join(err, lock.release(t))
 	}
-	t.log("executing %s", command[0])
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
-	err = r.result(status, lost, lock.release(t))
-	if statusOf(err) == status && !lost {
-		t.log("%s: the command has ended with status %d", t.name, status)
-	} else {
-		t.log("%s: the command has ended with status %d; status %d is netlock's", t.name, status, statusOf(err))
-	}
-	return err
+	return r.result(status, lost, lock.release(t))
 }
 
 // startGuarded starts a command, and a guard that ends it if netlock is killed.
@@ -67,7 +60,7 @@ func startGuarded(path string, argv, env []string) (*child, *guard, error) {
 		g.dismiss()
 		return nil, nil, notRunnable(err)
 	}
-	_ = g.watch(c.number()) // it fails if the guard was killed
+	_ = g.watch(c.groupID()) // it fails if the guard was killed
 	return c, g, nil
 }
 
@@ -76,13 +69,13 @@ func startGuarded(path string, argv, env []string) (*child, *guard, error) {
 func (r *runner) result(status int, lost bool, err error) error {
 	switch {
 	case lost:
-		return silent(exitLost) // lose has written the error
+		return silent(exitLost) // handleLoss has written the error
 	case err == nil:
 		return silent(status)
-	case errors.Is(err, locksmith.ErrLost), errors.Is(err, locksmith.ErrUnknown) && status == exitOK:
+	case errors.Is(err, locksmith.ErrLost), status == exitOK:
 		return err
 	}
-	message(r.errors, err.Error())
+	message(r.stderr, err.Error())
 	return silent(status)
 }
 
@@ -102,17 +95,22 @@ const (
 	nonceVariable  = "NETLOCK_NONCE"
 )
 
-// environment returns the environment with the lock's server, name, token and nonce.
+// environment sets and returns the environment with the lock's server, name, token and nonce, instead of those of an outer netlock.
 func environment(lock *holding, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
-	return append(os.Environ(), serverVariable+"="+t.server(), pathVariable+"="+lock.Path(), tokenVariable+"="+token, nonceVariable+"="+lock.Nonce())
+	for name, value := range map[string]string{
+		serverVariable: t.server(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.Nonce(),
+	} {
+		_ = os.Setenv(name, value) // they have no NUL
+	}
+	return os.Environ()
 }
 
-// held is the part of a lock that supervise uses.
-type held interface {
+// heldLock is the part of a lock that supervise uses.
+type heldLock interface {
 	Path() string
 	Context() context.Context
 	Err() error
@@ -120,11 +118,11 @@ type held interface {
 }
 
 // supervise waits for the end of the command and passes signals on. It ends the command when the lock is lost. It returns the status of the command.
-func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (status int, lost bool) {
+func (r *runner) supervise(c *child, signals <-chan os.Signal, lock heldLock) (status int, lost bool) {
 	defer c.close()
 	var written <-chan error // the result of writing the error; nil if the lock is not lost
-	gone := lock.Context().Done()
-	var late <-chan time.Time // the time of SIGKILL; nil before the lock is lost, and after SIGKILL
+	lockEnded := lock.Context().Done()
+	var killTime <-chan time.Time // the time of SIGKILL; nil before the lock is lost, and after SIGKILL
 	for {
 		select {
 		case e := <-c.events:
@@ -132,24 +130,24 @@ func (r *runner) supervise(c *child, signals <-chan os.Signal, lock held) (statu
 				c.suspend(e.stopped)
 				continue
 			}
-			if late == nil && isClosed(gone) {
+			if killTime == nil && isClosed(lockEnded) {
 				lost = true
-				late, written = r.lose(c, lock)
+				killTime, written = r.handleLoss(c, lock)
 			}
-			if late != nil {
-				r.finish(c, late)
+			if killTime != nil {
+				r.awaitGroup(c, killTime)
 			}
 			if written != nil {
 				_ = await(written)
 			}
 			return e.status, lost
 		case s := <-signals:
-			c.pass(s)
-		case <-gone:
-			gone, lost = nil, true
-			late, written = r.lose(c, lock)
-		case <-late:
-			late = nil
+			c.forward(s)
+		case <-lockEnded:
+			lockEnded, lost = nil, true
+			killTime, written = r.handleLoss(c, lock)
+		case <-killTime:
+			killTime = nil
 			c.kill()
 		}
 	}
@@ -164,26 +162,26 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// lose sends SIGTERM to the command and writes the error in the background. late fires when it is time for SIGKILL: after --kill-after, and a
-// moment before the server can grant the lock to another client.
-func (r *runner) lose(c *child, lock held) (late <-chan time.Time, written <-chan error) {
+// handleLoss sends SIGTERM to the command and writes the error in the background. killTime fires when it is time for SIGKILL: after --kill-after,
+// and a moment before the server can grant the lock to another client.
+func (r *runner) handleLoss(c *child, lock heldLock) (killTime <-chan time.Time, written <-chan error) {
 	c.terminate()
 	after := time.Duration(r.killAfter)
 	if end := lock.Expires(); !end.IsZero() {
 		after = min(after, time.Until(end)-100*time.Millisecond)
 	}
-	late = time.After(after)
-	return late, startWrite(r.errors, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
+	killTime = time.After(after)
+	return killTime, startWrite(r.stderr, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
-// finish waits for the processes that an ended command left in its group, and kills them when it is late.
-func (r *runner) finish(c *child, late <-chan time.Time) {
+// awaitGroup waits for the processes that an ended command left in its group, and kills them at killTime.
+func (r *runner) awaitGroup(c *child, killTime <-chan time.Time) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for c.groupAlive() {
 		select {
 		case <-look.C:
-		case <-late:
+		case <-killTime:
 			c.kill()
 			return
 		}

@@ -26,7 +26,7 @@ func (l *fakeLock) Expires() time.Time       { return time.Time{} }
 
 func TestSuperviseReportsALossAfterTheEndOfTheCommand(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for range 12 { // select takes either of the two first
+	for range 12 { // select can take either of the two first
 		c, err := startChild("/bin/sh", []string{"sh", "-c", "(trap '' TERM; exec sleep 100) & exit 3"}, os.Environ())
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestSuperviseReportsALossAfterTheEndOfTheCommand(t *testing.T) {
 		life, lose := context.WithCancel(t.Context())
 		lose()
 		lock := &fakeLock{life}
-		run := runner{settings: new(settings), errors: new(bytes.Buffer)}
+		run := runner{settings: new(settings), stderr: new(bytes.Buffer)}
 		if status, lost := run.supervise(c, nil, lock); status != 3 || !lost {
 			t.Fatalf("status %d, lost %t", status, lost)
 		}
@@ -62,7 +62,7 @@ func TestRunReturnsTheStatusOfTheCommandOrOfTheLoss(t *testing.T) {
 		{7, false, lost, exitLost, ""},
 	} {
 		var written bytes.Buffer
-		r := runner{errors: &written}
+		r := runner{stderr: &written}
 		err := r.result(c.status, c.lost, c.err)
 		got := exitOK
 		if err != nil {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// listenForPipe keeps SIGPIPE from ending netlock when standard output or error is closed. It does not ignore the signal, because the command would
+// catchSIGPIPE keeps SIGPIPE from ending netlock when standard output or error is closed. It does not ignore the signal, because the command would
 // inherit that.
-func listenForPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+func catchSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // listen returns a channel for the signals, and a function that ends it. Signals that were ignored when netlock was started (nohup, a background
 // job) stay ignored.
@@ -23,14 +23,14 @@ func listen(signals ...os.Signal) (<-chan os.Signal, func()) {
 	return received, func() { signal.Stop(received) }
 }
 
-// endings returns the signals that end a program.
-func endings() []os.Signal {
+// endSignals returns the signals that end a program.
+func endSignals() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
-// interruptible returns a context that ends with the next of the endings; its cause is interrupted. stop waits for the goroutine.
+// interruptible returns a context that ends with the next of endSignals; its cause is interrupted. stop waits for the goroutine.
 func interruptible(ctx context.Context) (_ context.Context, stop func()) {
-	signals, forget := listen(endings()...)
+	signals, forget := listen(endSignals()...)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -9,15 +9,14 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-// The exit statuses are those of BSD's sysexits.h where it has one. 126 and above are those of a shell. "netlock run" also exits with the
-// status of its command.
+// The exit statuses are those of BSD's sysexits.h where it has one. 126 and above are those of a shell. Netlock also exits with the status
+// of its command.
 const (
 	exitOK          = 0
 	exitUsage       = 64  // the command line is wrong
@@ -28,23 +27,23 @@ const (
 	exitRefused     = 73  // the server refuses the lock for good
 	exitFailed      = 74  // a transfer, or a local file that cannot be written
 	exitHeld        = 75  // another client holds the lock; it may be free later
-	exitProtocol    = 76  // TLS failed, or the lock's state is not known
+	exitProtocol    = 76  // TLS failed, or the lock's state is unknown
 	exitLogin       = 77  // wrong account or password
 	exitConfig      = 78  // there is no password, or ~/.netrc is wrong
 	exitLost        = 79  // the lock was lost while it was held
-	exitNotRunnable = 126 // the command of "run" cannot be started
+	exitNotRunnable = 126 // the command cannot be started
 	exitNotFound    = 127 // there is no such command
 	exitSignal      = 128 // and the signal's number
 )
 
-// statusText is the part of --help that explains the exit statuses; docs/netlock.md has the same table.
+// statusText is the part of --help and of the manual page that explains the exit statuses.
 const statusText = `Exit statuses:
   0    all went well
   64   the command line is wrong
   66   a local file cannot be read
   68   the server's name is unknown
   69   no server answers there, or not in time, or it has too many connections
-  70   anything else
+  70   any other error
   73   the lock is refused: not allowed, no such directory
   74   a transfer failed, or a local file cannot be written
   75   another client holds the lock (-n, -w)
@@ -90,32 +89,35 @@ func classify(err error, t *target) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	status, hint := judge(err, t)
+	status, hint := statusAndHint(err, t)
 	if hint != "" {
 		hint = "; " + hint
 	}
 	return fail(status, "%s: %w%s", t.name, err, hint)
 }
 
-// judge returns the status of an error, and a hint. The first case that matches applies.
-func judge(err error, t *target) (status int, hint string) {
+// statusAndHint returns the status of an error, and a hint. The first case that matches applies.
+func statusAndHint(err error, t *target) (status int, hint string) {
 	var signal interrupted
 	var replied *textproto.Error
+	dns, isDNS := errors.AsType[*net.DNSError](err)
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &signal):
 		return exitSignal + int(signal.signal.(syscall.Signal)), ""
 	case is(locksmith.ErrUnknown):
-		return exitProtocol, "the lock may stand until its age ends; \"netlock info\" shows it"
+		return exitProtocol, "the lock may be held until its age ends; see \"netlock info\""
 	case is(locksmith.ErrLost):
 		return exitLost, ""
 	case is(locksmith.ErrHeld):
 		return t.conflict, ""
+	case is(locksmith.ErrLogin) && t.connect.TLS == locksmith.TLSOff && strings.Contains(err.Error(), "requires TLS"):
+		return exitLogin, "begin the URL with ftpes://"
 	case is(locksmith.ErrLogin):
 		return exitLogin, "check user (" + t.user() + ") and password"
 	case is(locksmith.ErrTLS):
 		return exitProtocol, "check the port and the server's certificate; implicit TLS has a port of its own, usually 990"
-	case is(locksmith.ErrUnreachable) && unknownHost(err):
+	case isDNS && dns.IsNotFound:
 		return exitNoHost, "check the address"
 	case is(locksmith.ErrUnreachable) && errors.As(err, &replied):
 		return exitNoServer, ""
@@ -125,12 +127,6 @@ func judge(err error, t *target) (status int, hint string) {
 		return exitRefused, "check the lock's path (" + t.path + ") and the rights of the account"
 	}
 	return exitInternal, ""
-}
-
-// unknownHost reports whether DNS does not have the name of the server.
-func unknownHost(err error) bool {
-	dns, ok := errors.AsType[*net.DNSError](err)
-	return ok && dns.IsNotFound
 }
 
 // report writes the error of a command on one line, and returns its exit status.
@@ -160,12 +156,4 @@ func oneLine(s string) string {
 		return r
 	}, s)
 	return strings.TrimSpace(clean)
-}
-
-// words formats a duration: 12s, 1m30s.
-func words(d time.Duration) string {
-	if d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }

@@ -23,6 +23,7 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		{&locksmith.HeldError{Path: "/x"}, 75, ""},
 		{locksmith.ErrHeld, 75, ""},
 		{fmt.Errorf("%w: 530 no", locksmith.ErrLogin), 77, "check user (bob) and password"},
+		{fmt.Errorf("%w: 530 this server requires TLS: send AUTH TLS first", locksmith.ErrLogin), 77, "ftpes://"},
 		{fmt.Errorf("%w: %w", locksmith.ErrUnreachable, unknown), 68, "check the address"},
 		{fmt.Errorf("%w: %w", locksmith.ErrUnreachable, syscall.ECONNREFUSED), 69, "whether the server runs"},
 		{context.DeadlineExceeded, 69, "whether the server runs"},

@@ -36,10 +36,10 @@ func (s *settings) resolve(arg string) (*target, error) {
 		return nil, fail(exitUsage, "%w", err)
 	}
 	t.settings = s
-	if s.timeout.duration > 0 && !s.try {
-		t.until = time.Now().Add(time.Duration(s.timeout.duration))
+	if s.timeout > 0 && !s.try {
+		t.until = time.Now().Add(time.Duration(s.timeout))
 	}
-	if err := t.logIn(); err != nil {
+	if err := t.findPassword(); err != nil {
 		return nil, fail(exitConfig, "%s: %w", t.name, err)
 	}
 	return t, nil
@@ -120,29 +120,41 @@ func (t *target) server() string {
 	return address
 }
 
-// inside reports whether the target is the lock of the netlock that runs this process. It takes a relative path as one
-// that begins at the root.
-func (t *target) inside() bool {
-	return !t.shared && os.Getenv(pathVariable) == path.Join("/", t.path) && os.Getenv(serverVariable) == t.server()
+// isNested reports whether the target is the lock of the netlock that runs this process. The server completes a relative path.
+func (t *target) isNested(ctx context.Context) (bool, error) {
+	outer, name := os.Getenv(pathVariable), t.path
+	if t.shared || outer == "" || os.Getenv(serverVariable) != t.server() {
+		return false, nil
+	}
+	if !path.IsAbs(name) {
+		info, err := t.info(ctx)
+		if err != nil {
+			return false, err
+		}
+		name = info.Path
+	}
+	return path.Clean(name) == outer, nil
 }
 
-// limit returns a context with the deadline of --timeout.
-func (t *target) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+// info requests the facts of the lock.
+func (t *target) info(ctx context.Context) (info locksmith.Info, err error) {
+	ctx, cancel := t.withDeadline(ctx)
+	defer cancel()
+	c, err := locksmith.Dial(ctx, t.connect)
+	if err == nil {
+		defer c.Close()
+		info, err = c.Info(ctx, t.path)
+	}
+	return info, classify(err, t)
+}
+
+// withDeadline returns a context with the deadline of --timeout.
+func (t *target) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.until.IsZero() {
 		return context.WithCancel(ctx)
 	}
 	return context.WithDeadline(ctx, t.until)
 }
-
-// log writes a message to standard error, with --verbose.
-func (t *target) log(format string, args ...any) {
-	if t.verbose {
-		message(os.Stderr, fmt.Sprintf(format, args...))
-	}
-}
-
-// where returns the lock and its server, for messages.
-func (t *target) where() string { return fmt.Sprintf("%s (%s)", t.path, t.connect.Address) }
 
 // user returns the account, for messages.
 func (t *target) user() string { return cmp.Or(t.connect.User, "anonymous") }

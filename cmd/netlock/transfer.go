@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,12 +22,12 @@ func newPutCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put URL LOCAL REMOTE",
 		Short: "upload a file under a lock",
-		Long: `Put acquires the lock, uploads the file and releases the lock. Other clients see the old file or the new one: if
-the server does not publish uploads in one step, the file gets a temporary name first. "-" is standard input.
-REMOTE is absolute or relative to the directory that the lock's path is relative to.`,
+		Long: `Put acquires the lock, uploads the file and releases the lock. Other clients see the old file or the new one: on servers that do
+not publish uploads in one step, put uploads to a temporary name and renames it. "-" is standard input. REMOTE is absolute, or
+relative to the directory after login. If it ends in a slash, the file keeps its local name in that directory.`,
 		Example: `  netlock put ftp://bob@ftp.example.com/phone_lock phone.tsv data/phone.tsv
   sort phone.tsv | netlock put --timeout 1m ftp://bob@ftp.example.com/phone_lock - data/phone.tsv`,
-		Args: threeNames,
+		Args: requireThreeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.put(cmd.Context(), args[0], args[1], args[2])
 		},
@@ -39,12 +41,12 @@ func newGetCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get URL REMOTE LOCAL",
 		Short: "download a file under a lock",
-		Long: `Get acquires the lock, downloads the file and releases the lock. If LOCAL is a directory, the file has its remote
-name there. Get replaces the local file when the whole file is on the disk. A download that was cut off, or whose lock was lost, changes nothing.
-"-" is standard output, which may contain a part of the file when the status is not 0.`,
+		Long: `Get acquires the lock, downloads the file and releases the lock. If LOCAL is a directory, the file keeps its remote name there. Get
+replaces the local file when the whole file is on the disk. If the download breaks off or the lock is lost, the old file stays. "-" is
+standard output, which may contain a part of the file if the status is not 0.`,
 		Example: `  netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv phone.tsv
   netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv - | wc -l`,
-		Args: threeNames,
+		Args: requireThreeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.get(cmd.Context(), args[0], args[1], args[2])
 		},
@@ -53,8 +55,8 @@ name there. Get replaces the local file when the whole file is on the disk. A do
 	return cmd
 }
 
-// threeNames requires three arguments that are not empty: a script may have a variable that is not set.
-func threeNames(cmd *cobra.Command, args []string) error {
+// requireThreeNames requires three arguments that are not empty: a script may have a variable that is not set.
+func requireThreeNames(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return errors.New("a name is empty")
 	}
@@ -67,12 +69,18 @@ func (s *settings) put(ctx context.Context, arg, local, remote string) error {
 		return fail(exitNoFile, "%w", err)
 	}
 	defer in.Close()
-	return s.under(ctx, arg, "put "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+	if strings.HasSuffix(remote, "/") {
+		if local == "-" {
+			return fail(exitUsage, "put: %s is a directory: name the file for standard input", remote)
+		}
+		remote += filepath.Base(local)
+	}
+	return s.withLock(ctx, arg, "put "+remote, func(ctx context.Context, l *locksmith.Lock) error {
 		return l.Put(ctx, remote, in, size)
 	})
 }
 
-// openSource opens a local file and returns its size, or -1 if the size is not known.
+// openSource opens a local file and returns its size, or -1 if the size is unknown.
 func openSource(local string) (*os.File, int64, error) {
 	if local == "-" {
 		return os.Stdin, -1, nil
@@ -87,7 +95,7 @@ func openSource(local string) (*os.File, int64, error) {
 		return nil, 0, errors.Join(err, f.Close())
 	case info.IsDir():
 		return nil, 0, errors.Join(fmt.Errorf("%s is a directory", local), f.Close())
-	case !info.Mode().IsRegular():
+	case !info.Mode().IsRegular(), info.Size() == 0: // files of /proc have no size, but bytes
 		return f, -1, nil
 	}
 	return f, info.Size(), nil
@@ -95,7 +103,7 @@ func openSource(local string) (*os.File, int64, error) {
 
 func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 	if local == "-" {
-		return s.under(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+		return s.withLock(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
 			_, err := l.Get(ctx, remote, os.Stdout)
 			return err
 		})
@@ -105,7 +113,7 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 		return fail(exitFailed, "%w", err)
 	}
 	defer d.discard()
-	err = s.under(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
+	err = s.withLock(ctx, arg, "get "+remote, func(ctx context.Context, l *locksmith.Lock) error {
 		_, err := l.Get(ctx, remote, d.file)
 		return errors.Join(err, d.file.Sync())
 	})
@@ -118,20 +126,19 @@ func (s *settings) get(ctx context.Context, arg, remote, local string) error {
 	return nil
 }
 
-// under calls do with the lock of a target, or with the lock of the netlock that runs this process. The loss of the lock is an error even if do
+// withLock calls do with the lock of a target, or with the lock of the netlock that runs this process. The loss of the lock is an error even if do
 // succeeds.
-func (s *settings) under(ctx context.Context, arg, action string, do func(context.Context, *locksmith.Lock) error) error {
+func (s *settings) withLock(ctx context.Context, arg, action string, do func(context.Context, *locksmith.Lock) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(arg)
 	if err != nil {
 		return err
 	}
-	take := acquire
-	if t.inside() {
-		take = inherit
+	lock, err := acquire(ctx, t)
+	if errors.Is(err, errNested) {
+		lock, err = inherit(ctx, t)
 	}
-	lock, err := take(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -144,24 +151,25 @@ func (s *settings) under(ctx context.Context, arg, action string, do func(contex
 	case <-held.Done():
 		select { // a read from a pipe or a terminal may not return before the process ends
 		case err = <-done:
-		case <-time.After(breakOff):
+		case <-time.After(abortTimeout):
 			err = context.Cause(held)
 		}
 	}
-	err = transferred(held, err, t, action)
+	err = transferError(held, err, t, action)
 	if rerr := lock.release(t); !errors.Is(err, locksmith.ErrLost) {
 		err = errors.Join(err, rerr)
 	}
 	return err
 }
 
-// breakOff is the time for a transfer to end when its lock is lost, or after a signal.
-const breakOff = 3 * time.Second
+// abortTimeout is the time for a transfer to end when its lock is lost, or after a signal.
+const abortTimeout = 3 * time.Second
 
 // inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
 func inherit(ctx context.Context, t *target) (*holding, error) {
-	t.log("%s: %s is held by the netlock that runs this", t.name, os.Getenv(pathVariable))
 	t.connect.Nonce = os.Getenv(nonceVariable)
+	ctx, cancel := t.withDeadline(ctx)
+	defer cancel()
 	c, err := locksmith.Dial(ctx, t.connect)
 	if err != nil {
 		return nil, classify(err, t)
@@ -175,8 +183,8 @@ func inherit(ctx context.Context, t *target) (*holding, error) {
 	return &holding{lock, c}, nil
 }
 
-// transferred adds a status to the error of a transfer. The loss of the lock and a signal precede other errors.
-func transferred(ctx context.Context, err error, t *target, action string) error {
+// transferError adds a status to the error of a transfer. The loss of the lock and a signal precede other errors.
+func transferError(ctx context.Context, err error, t *target, action string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return classify(context.Cause(ctx), t)

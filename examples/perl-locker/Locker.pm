@@ -1,9 +1,9 @@
 package Locker;
-# Named locks on an ftplockd server. A name is any string; its lock lasts until it is unlocked, until the object is gone, until its
-# process dies, or until it expires.
+# Named locks on an ftplockd server. A name is any string. A lock lasts until unlock, until the end of its object or of its process, or
+# until it expires.
 #
 #   my $locker = Locker->new;
-#   my $lock   = $locker->lock('invoice 4711', { expires => 60, wait => 10 });    # dies if it cannot be had
+#   my $lock   = $locker->lock('invoice 4711', { expires => 60, wait => 10 });    # or dies
 #   ...
 #   $lock->unlock;    # or leave the scope
 use strict;
@@ -18,13 +18,13 @@ use Time::HiRes 'time';
 
 my $json = JSON::PP->new->canonical;
 
-# new({ host, port, user, password, directory }): all of them may be missing. The directory is one whose members are locks.
+# new({ host, port, user, password, directory }): all keys are optional. The names in the directory must be locks.
 sub new {
     my ($class, $arg) = @_;
     return bless { %{ $class->default_arguments }, %{ $arg || {} } }, $class;
 }
 
-# default_arguments may be overridden by a subclass.
+# A subclass can override default_arguments.
 sub default_arguments {
     return {
         host => $ENV{FTP_HOST} || '127.0.0.1', port     => $ENV{FTP_PORT} || 2121,
@@ -33,9 +33,9 @@ sub default_arguments {
     };
 }
 
-# ftp is the session of this process: made again if the connection is gone, and never that of a parent process, since two that
-# speak on one connection get each other's answers. The nonce tells the server that the new session is the same job as the old one,
-# so it may unlock what the old one has locked even if the server does not know yet that that one has ended.
+# ftp returns the session of this process. It connects again if the connection has ended, and never uses the session of a parent process,
+# because two processes on one connection get each other's replies. The nonce makes the new session the same job as the old one, so it can
+# release locks of the old session even before the server detects the end of that session.
 sub ftp {
     my $self = shift;
     if (!$self->{pid} || $self->{pid} != $$) {
@@ -49,8 +49,8 @@ sub ftp {
     return $self->{ftp} = $ftp;
 }
 
-# lock(NAME, { expires => seconds, 3600 if it is missing, wait => seconds, 0 if it is missing }) returns a Locker::Lock or dies.
-# The server's rule may set a shorter age; the lock tells when it really expires.
+# lock(NAME, { expires => seconds (default 3600), wait => seconds (default 0) }) returns a Locker::Lock or dies. The server's rule can set
+# a shorter age; the method expires of the lock returns the real one.
 sub lock {
     my ($self, $name, $arg) = @_;
     my ($expires, $wait) = map { defined $_->[0] ? $_->[0] : $_->[1] } [ $arg->{expires}, 3600 ], [ $arg->{wait}, 0 ];
@@ -72,33 +72,33 @@ sub lock {
         %{ $self->info($path) || die "the lock <$name> ended at once" },
     });
 
-    # A note in the lock, for everybody to read. unlock removes it first. If it cannot be written, the lock goes with $lock.
+    # A note in the lock, which all clients can read. unlock removes it first. If this upload fails, the end of $lock releases the lock.
     open my $note, '<', \$json->encode($lock->locked_by) or die $!;
     $ftp->put($note, "$path/locked_by") or die "could not write into the lock <$name>: ", $ftp->message;
     return $lock;
 }
 
-# release gives back the lock of that path, with the note in it.
+# release removes the note in a lock and releases the lock.
 sub release {
     my ($ftp, $path) = @_;
-    $ftp->delete("$path/locked_by"); # there may be none
+    $ftp->delete("$path/locked_by"); # the note may be missing
     return $ftp->rmdir($path);
 }
 
-# locked_by(NAME) tells who has it: host, pid and guid, or an empty hash if the lock was made by another program; undef if nobody has it.
+# locked_by(NAME) returns the holder: host, pid and guid; an empty hash if another program made the lock; undef if the lock is free.
 sub locked_by {
     my ($self, $name) = @_;
     my $path = $self->path($name);
     my $info = $self->info($path) or return undef;
     open my $to, '>', \(my $note = '') or die $!;
     $self->{ftp}->get("$path/locked_by", $to);
-    # Between the two answers it may have come to somebody else: what was read then belongs to nobody.
+    # If the lock changed its holder between the two replies, the note is not that of the holder.
     my $now = $self->info($path) or return undef;
     return $self->locked_by($name) if $now->{token} != $info->{token};
     return $note eq '' ? {} : $json->decode($note);
 }
 
-# names lists the names of all locks that are held.
+# names returns the names of all held locks.
 sub names {
     my $self = shift;
     my $ftp  = $self->ftp;
@@ -106,9 +106,8 @@ sub names {
     return map { s/%(..)/chr hex $1/ger } $ftp->message =~ m{^ *type=lock;\S* \Q$self->{directory}\E/([^/\r\n]+)$}mg;
 }
 
-# purge_dead gives back the locks of processes of this machine that have died, for which the server would wait until they expire, and
-# returns their names. A lock whose process lives stays: the server lets nobody else give it back while its session is there.
-# What has expired need not be purged: the server has done it.
+# purge_dead releases the locks of dead processes of this machine before they expire, and returns their names. Locks of living processes
+# stay, because the server refuses to release them while their session is open. The server itself ends expired locks.
 sub purge_dead {
     my $self = shift;
     my @purged;
@@ -120,7 +119,7 @@ sub purge_dead {
     return @purged;
 }
 
-# info asks the server about a lock: { token, expires }, or undef if nobody holds it.
+# info requests the facts of a lock: { token, expires }, or undef if the lock is free.
 sub info {
     my ($self, $path) = @_;
     my $ftp = $self->ftp;
@@ -134,7 +133,7 @@ sub info {
     return undef;
 }
 
-# path makes any string one component of a path. Names of locks that differ have different paths.
+# path encodes any string as one component of a path. Different names have different paths.
 sub path {
     my ($self, $name) = @_;
     utf8::encode($name) if utf8::is_utf8($name);

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Lists the locks and who has them. With --purge it first gives back those of processes of this machine that have died.
+# Lists the locks and their holders. With --purge it first releases the locks of dead processes of this machine.
 # usage: locks.pl [--purge]
 use strict;
 use warnings;
@@ -12,6 +12,6 @@ if (@ARGV && $ARGV[0] eq '--purge') {
     print "purged $_\n" for $locker->purge_dead;
 }
 for my $name ($locker->names) {
-    my $by = $locker->locked_by($name) or next;    # it was given back meanwhile
+    my $by = $locker->locked_by($name) or next;    # it was released meanwhile
     print "$name\t", $by->{pid} ? "process $by->{pid} on $by->{host}" : 'another program', "\n";
 }

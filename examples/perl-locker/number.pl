@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Gives out numbers, each of them once, to programs on any machine: of invoices, tickets, test runs.
+# Prints a number of a sequence (of invoices, tickets, test runs). No other program on any machine gets the same number.
 # usage: number.pl SEQUENCE [SECONDS to wait for the lock]
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ my $locker = Locker->new;
 my $lock   = $locker->lock($sequence, { expires => 30, wait => $wait });
 my $ftp    = $locker->ftp;
 
-# What fails dies, and the lock goes with $lock. A sequence that is not there begins with 1.
+# After a failure the program dies, and the end of $lock releases the lock. A new sequence begins with 1.
 open my $to, '>', \(my $last = '') or die $!;
 $ftp->get("$sequence.last", $to) or $ftp->code == 550 or die 'cannot read the last number: ', $ftp->message;
 my $next = 1 + ($last || 0);

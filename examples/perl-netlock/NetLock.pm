@@ -1,13 +1,13 @@
 package NetLock;
-# A lock as an object: held from new until release, or until nobody has the object any more.
+# A lock as an object. It is held from new until release, or until the end of the object.
 #
-#   my $lock = NetLock->new('ftp://bob@ftp.example.com/phone_lock');    # dies with the reason if it cannot be had
+#   my $lock = NetLock->new('ftp://bob@ftp.example.com/phone_lock');    # or dies with the reason
 #   ... work, for as long as it takes ...
-#   $lock->held or die "somebody took the lock away";
+#   $lock->held or die "the lock was lost";
 #   undef $lock;                              # or $lock->release, or the end of the scope
 #
-# The program netlock holds it in a process of its own and keeps its FTP connection alive, so this one need not care about
-# that, and may die at any moment: netlock notices that nobody listens to it any more and gives the lock back.
+# The program netlock holds the lock in a process of its own, and keeps its FTP connection alive. If this program dies, its pipe
+# closes, and netlock releases the lock.
 use strict;
 use warnings;
 use Carp;
@@ -25,7 +25,7 @@ sub new {
     croak "no lock: $answer";
 }
 
-# held reads the dots that netlock prints, and is false when it has ended, which means that the lock was lost.
+# held reads the dots that netlock prints. It is false if netlock has ended, because then the lock was lost.
 sub held {
     my $self = shift;
     return '' unless $self->{pid};
@@ -36,8 +36,8 @@ sub held {
     }
 }
 
-# release gives the lock back; true if it was ours until now. A child that was forked meanwhile has a copy of the object, which must not
-# release anything, and a copy of the pipe: so closing ours would not be noticed, and netlock is told with a signal.
+# release releases the lock; true if it was held until now. A forked child has a copy of the object, which releases nothing, and a copy
+# of the pipe. So closing this end of the pipe is not enough: release also sends netlock a signal.
 sub release {
     my $self = shift;
     return unless $self->{owner} == $$;

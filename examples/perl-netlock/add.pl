@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# Adds an entry to the phone list: downloads it, changes it, uploads it, all under one lock, or an entry that somebody else adds
-# in the same moment would be lost.
-# usage: add.pl NAME NUMBER [URL of the lock], which is in LOCK otherwise
+# Adds an entry to the phone list. It downloads, changes and uploads the list under one lock, so no entry that another program adds at
+# the same moment is lost.
+# usage: add.pl NAME NUMBER [URL of the lock; default: the variable LOCK]
 use strict;
 use warnings;
 use FindBin;

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Downloads the phone list while nobody changes it. A list that is there already is replaced only by a whole one.
+# Downloads the phone list while no other program changes it. Only a complete list replaces the old one.
 # usage: downloader.pl FILE [SECONDS between two tries]
 use strict;
 use warnings;
@@ -9,7 +9,7 @@ use Session;
 
 @ARGV or die "usage: downloader.pl FILE [SECONDS]\n";
 my ($file, $seconds) = (@ARGV, 3);
-my $part = "$file.$$.part";    # another downloader may have the same FILE
+my $part = "$file.$$.part";    # another downloader can have the same FILE
 
 my $ftp = session();
 $ftp->site('WAIT', 60);    # as in uploader.pl
@@ -26,7 +26,7 @@ die $problem if defined $problem;
 $ftp->quit;
 rename $part, $file or die "cannot rename $part: $!\n";
 
-# download returns the error. Net::FTP opens no file here, because it would only return the last reply of the server.
+# download returns the error. It opens the file itself: for a file, Net::FTP would return only the last reply of the server.
 sub download {
     open my $to, '>', $part     or return "cannot write $part: $!\n";
     binmode $to;

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Looks somebody up in the phone list. If the list is busy it tries ten times and then leaves politely.
+# Prints the number of a person in the phone list. If the list is locked, it tries ten times and then ends with a message.
 # usage: lookup.pl NAME [SECONDS between two tries]
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ until ($ftp->mkdir('phone_lock')) {
     if (++$tries == 10) {
         print "The phone list is busy. Please try again later. The server says: ", $ftp->message;
         $ftp->quit;
-        exit 75;    # "temporary failure", as sendmail and its friends have it
+        exit 75;    # "temporary failure" in sysexits.h
     }
     select undef, undef, undef, $seconds;
 }

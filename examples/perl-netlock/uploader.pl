@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Uploads the phone list while nobody else reads or changes it.
+# Uploads the phone list while no other program reads or changes it.
 # usage: uploader.pl FILE [SECONDS between two tries]
 use strict;
 use warnings;
@@ -12,14 +12,14 @@ my ($file, $seconds) = (@ARGV, 3);
 -f $file or die "there is no file $file\n";
 
 my $ftp = session();
-$ftp->site('WAIT', 60);    # ftplockd lets mkdir wait for its turn; another server says 500, and we try again and again
+$ftp->site('WAIT', 60);    # on ftplockd, mkdir waits for its turn; other servers reply 500, and the loop tries again
 
 until ($ftp->mkdir('phone_lock')) {
     busy($ftp) or die 'cannot lock: ', $ftp->message;
     select undef, undef, undef, $seconds;
 }
 
-# The length is announced, so the server can tell a whole upload from one that was cut off.
+# With the announced length the server detects a truncated upload.
 $ftp->alloc(-s $file);
 my $uploaded = $ftp->put($file, 'phone.tsv');
 my $why      = $ftp->message;

@@ -1,7 +1,7 @@
 <?php
 declare(strict_types=1);
 
-/** The server cannot be reached, refused the login, or hung up. Whether a lock is held is then not known. */
+/** The server cannot be reached, refused the login, or hung up. The state of a lock is then unknown. */
 final class NamedMutexException extends RuntimeException
 {
 }
@@ -9,15 +9,15 @@ final class NamedMutexException extends RuntimeException
 /**
  * A mutex with a name, for programs on any number of machines: the directory /locks/NAME of an FTP server.
  *
- * It holds its lock from a lock() that returned true until as many calls of unlock(), the end of the object, or the end of
- * the lock on the server, where it lasts no longer than maxlock and the server's rule say. Only unlock() tells of that
- * last case, so maxlock should be well above the longest job.
+ * It holds its lock from a lock() that returned true until the same number of calls of unlock(), the end of the object, or
+ * the end of the lock on the server, after maxlock or by the server's rule. Only unlock() reports that last case, so maxlock
+ * should be well above the longest job.
  *
  * An object belongs to the process that made it: in a child of pcntl_fork() it does nothing.
  */
 final class NamedMutex
 {
-    /** How long one command waits on the server, in seconds: less than the time limit of the connection. */
+    /** The seconds that one command waits on the server: less than the time limit of the connection. */
     private const SLICE = 30;
     private const TIMEOUT = 60;
 
@@ -29,11 +29,11 @@ final class NamedMutex
     private array $lines = []; // of the last reply
 
     /**
-     * Nothing is sent before the first lock().
+     * The first lock() connects to the server.
      *
      * @param string $name     letters, digits, ".", "_" and "-"
-     * @param array  $settings host, port, user, password; what is missing comes from the environment: FTP_HOST, FTP_PORT,
-     *                         FTP_USER and FTP_PASSWORD. directory: where the locks are, for servers without /locks
+     * @param array  $settings host, port, user, password; missing ones come from the environment: FTP_HOST, FTP_PORT,
+     *                         FTP_USER and FTP_PASSWORD. directory: the one with the locks, for servers without /locks
      */
     public function __construct(string $name, private array $settings = [])
     {
@@ -51,17 +51,17 @@ final class NamedMutex
             try {
                 $this->unlock();
             } catch (NamedMutexException) {
-                // Nobody is left to be told. The server ends the lock by itself.
+                // No caller is left to get the error. The server ends the lock itself.
             }
         }
     }
 
     /**
-     * Takes the lock, or counts once more if this object has it.
+     * Acquires the lock, or counts once more if this object holds it.
      *
-     * @param bool|int $block   true: waits as long as it takes; false: tries once; a number: waits so many seconds
-     * @param ?int     $maxlock the server ends the lock after so many seconds, if its rule does not end it sooner
-     * @return bool whether this object has the lock; if not, reason() says who has
+     * @param bool|int $block   true: waits without a limit; false: tries once; a number: waits that many seconds
+     * @param ?int     $maxlock the server ends the lock after this many seconds, if its rule does not end it earlier
+     * @return bool whether this object holds the lock; if not, reason() has the holder
      * @throws NamedMutexException
      */
     public function lock(bool|int $block = true, ?int $maxlock = null): bool
@@ -74,7 +74,7 @@ final class NamedMutex
         try {
             $this->say($age);
         } catch (NamedMutexException) {
-            $this->say($age); // servers hang up on connections that are idle for long
+            $this->say($age); // servers end idle connections
         }
         $end = match ($block) { true => INF, false => 0.0, default => microtime(true) + $block };
         while (true) {
@@ -88,15 +88,15 @@ final class NamedMutex
             if ($code !== 550 || microtime(true) >= $end) {
                 return false;
             }
-            usleep(random_int(50_000, 150_000)); // other servers do not let MKD wait
+            usleep(random_int(50_000, 150_000)); // on other servers MKD does not wait
         }
     }
 
     /**
-     * Undoes one lock(); the last one gives the lock back.
+     * Undoes one lock(); the last one releases the lock.
      *
-     * @return bool false: there was nothing to undo, or the server had taken the lock away meanwhile, as reason() then says:
-     *              another program may have worked at the same time
+     * @return bool false: there was nothing to undo, or the lock was lost meanwhile (see reason()), so another program may
+     *              have worked at the same time
      * @throws NamedMutexException
      */
     public function unlock(): bool
@@ -111,7 +111,7 @@ final class NamedMutex
         return $this->say("RMD $this->path") === 250;
     }
 
-    /** How many calls of unlock() it takes to give the lock back; 0: this object does not have it. */
+    /** The number of calls of unlock() until the lock is released; 0: this object does not hold it. */
     public function count(): int
     {
         return $this->count;
@@ -123,7 +123,7 @@ final class NamedMutex
         return $this->answer;
     }
 
-    /** The fencing token of the lock that this object has: greater than that of every lock before; 0 from other servers. */
+    /** The fencing token of the held lock, greater than that of every earlier lock; 0 on other servers. */
     public function token(): int
     {
         $reason = $this->answer;
@@ -138,7 +138,7 @@ final class NamedMutex
     }
 
     /**
-     * The connection that holds the lock. Files that the lock protects on the server can be changed through this one only.
+     * The connection that holds the lock. Only this one can change the files that the lock protects.
      *
      * @throws NamedMutexException
      */
@@ -154,7 +154,7 @@ final class NamedMutex
             throw new LogicException('this mutex belongs to another process');
         }
         $lines = @ftp_raw($this->connection(), $command);
-        if (!$lines || !preg_match('/\A(?!421)(\d{3}) (.*)/', end($lines), $reply)) { // 421: the server hangs up
+        if (!$lines || !preg_match('/\A(?!421)(\d{3}) (.*)/', end($lines), $reply)) { // 421: the server ends the connection
             $this->ftp = null;
             $this->count = 0;
             throw new NamedMutexException("$command: the connection is lost");

@@ -1,7 +1,7 @@
 <?php
-// Adds one to a number in a file on the server, under a mutex, and says each step.
+// Adds one to a number in a file on the server, under a mutex, and prints each step.
 // From the environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD.
-// usage: php counter.php [times [seconds of work each time [longest time that the lock may last]]]
+// usage: php counter.php [times [seconds of work each time [largest age of the lock in seconds]]]
 declare(strict_types=1);
 require __DIR__ . '/NamedMutex.php';
 

@@ -1,17 +1,17 @@
-"""Locks, groups of parallel jobs, and jobs that are done once, for any number of hosts, on ftplockd.
+"""Locks, groups of parallel jobs, and jobs that run once, for any number of hosts, on ftplockd.
 
     with MultiLock('spam'):
-        ...                                    # nobody else has spam
+        ...                                    # no other job holds spam
 
     eggs = MultiLock('eggs', group='breakfast')
     if eggs.acquire(maxage=60):
         ...                                    # one of several jobs that run at the same time
-    MultiLock(group='breakfast').wait(3600)    # all of them are complete
+    MultiLock(group='breakfast').wait(3600)    # all members are released
 
-    MultiLock('migrate').once(migrate)         # whoever else calls this, too
+    MultiLock('migrate').once(migrate)         # one of all callers runs it
 
-A lock is the directory /locks/GROUP/NAME of the server. /locks/GROUP is a lock as well, which the first member takes and
-leaves to all: the group exists while it stands. The last member gives it back; the server does not end it before that.
+A lock is the directory /locks/GROUP/NAME of the server. /locks/GROUP is a lock, too. The first member acquires it for all
+members, and the group exists while it is held. The last member releases it; the server does not end it earlier.
 """
 import contextlib
 import ftplib
@@ -22,30 +22,30 @@ import time
 
 
 class MultiLockDenied(Exception):
-    """Somebody else has the lock. The text says who."""
+    """Another job has the lock. The text has its holder."""
 
 
 class MultiLockLost(Exception):
-    """The server took the lock away while it was used. The text says why."""
+    """The server took the lock away while it was held. The text has the reason."""
 
 
 class MultiLockTimeout(Exception):
-    """The time was over before the group was complete."""
+    """The time was over before all members of the group were released."""
 
 
 class MultiLock:
-    """The lock NAME of a group. It is not held before acquire().
+    """The lock NAME of a group. acquire() acquires it.
 
-    host, port, user, password: of the server; without them, from the environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD.
-    nohup: the lock outlives this object and its process, until some object with nohup releases it or its time is over.
+    host, port, user, password: of the server; by default from the environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD.
+    nohup: the lock outlives this object and its process, until an object with nohup releases it or it expires.
 
     An object belongs to the process that made it, and to one thread at a time. If a method raises one of
-    ftplib.all_errors it is not known whether the lock is held; verify() tells.
+    ftplib.all_errors, the state of the lock is unknown: call verify().
     """
 
     SLICE = 30    # seconds that one command waits on the server
-    TIMEOUT = 60  # seconds that a reply may take
-    GROUP = 5     # seconds until a group that others make and end all the time is given up
+    TIMEOUT = 60  # the longest time until a reply, in seconds
+    GROUP = 5     # the longest time for tries with a group that other jobs make and end, in seconds
 
     def __init__(self, name='lock', group='main', host=None, port=None, user=None, password=None, nohup=False):
         for word in (name, group):
@@ -60,10 +60,10 @@ class MultiLock:
         self.account = user or env('FTP_USER') or 'ftp', password or env('FTP_PASSWORD') or ''
 
     def acquire(self, maxage=None, timeout=0):
-        """Take the lock, and return whether this object has it; if not, reason says who has.
+        """Acquire the lock. Return True, or False with the holder in reason.
 
-        maxage: the server ends the lock after so many seconds, if its rule does not end it sooner.
-        timeout: wait for the lock so many seconds; None: as long as it takes; 0: not at all.
+        maxage: the server ends the lock after this many seconds, if its rule does not end it earlier.
+        timeout: wait for the lock this many seconds; None: without a limit; 0: not at all.
         """
         if self.token is not None and self.verify():
             return True
@@ -76,7 +76,7 @@ class MultiLock:
         return False
 
     def release(self):
-        """Give the lock back, and return whether it was this object's until now; if not, reason says why."""
+        """Release the lock. Return True, or False if it was lost before, with the cause in reason."""
         if self.token is None and not self.nohup:
             self.reason = 'not acquired'
             return False
@@ -84,36 +84,36 @@ class MultiLock:
         if self._say('RMD ' + self.path) != 250:
             return False
         self._ask('SITE WAIT 0')
-        self._ask('RMD ' + self.group)  # refused unless this was the last of the group
+        self._ask('RMD ' + self.group)  # refused unless this was the last member
         return True
 
     def verify(self):
-        """Return whether the lock is still this object's: it was not taken away, and nobody else has it now."""
+        """Return whether this object still holds the lock."""
         self._connect()
         if self.token is not None and self.token not in self._tokens(self.path):
             self.token = None
         return self.token is not None
 
     def holder(self):
-        """Return who holds the lock, since when and until when; '' if nobody does."""
+        """Return the holder of the lock, and since when and until when; '' if it is free."""
         self._connect()
-        code, text = self._ask('SITE LOCK INFO ' + self.path)  # a line for people comes first, then the facts
+        code, text = self._ask('SITE LOCK INFO ' + self.path)  # the first line is for people, then come the facts
         return text.split('\n')[1].strip() if code == 211 and '\n type=lock;' in text else ''
 
     def wait(self, timeout=86400):
-        """Wait until no lock of the group is held, and end the group. A group that does not exist is complete."""
+        """Wait until all members of the group are released, and end the group. A missing group needs no wait."""
         self._connect()
-        for _ in self._tries(timeout):
+        for _ in self._tries(timeout, 0.5):  # RMD does not wait on the server
             if self._say('RMD ' + self.group) == 250 or not self._tokens(self.group, 'SITE LOCKS %s/**'):
                 return
         raise MultiLockTimeout('%s is not complete after %s seconds' % (self.group, timeout))
 
     def once(self, job, maxage=None, timeout=None):
-        """Call job under the lock, unless it was done before, and return whether it was called.
+        """Call job under the lock unless a worker did the job before, and return whether it was called.
 
-        Of all workers that say so, one calls it and the others wait. If it fails, or its process dies, the next one
-        calls it. That it was done is a lock of its own, NAME.done, which nobody gives back: it is remembered as long as
-        the rule for that name says, for ever with max_age = "0" and max_idle = "0".
+        One of all workers calls it, and the others wait. If it fails, or its process dies, the next worker calls it.
+        A lock of its own, NAME.done, records a finished job. No worker releases it, so it lasts as long as the rule for
+        that name allows: for ever with max_age = "0" and max_idle = "0".
         """
         done = MultiLock(self.name + '.done', self.group.rpartition('/')[2], *self.address, *self.account, nohup=True)
         if not self.acquire(maxage, timeout):
@@ -137,13 +137,13 @@ class MultiLock:
 
     def __del__(self):
         if getattr(self, 'ftp', None) and self.pid == os.getpid():
-            with contextlib.suppress(*ftplib.all_errors):  # the server ends the lock by itself
+            with contextlib.suppress(*ftplib.all_errors):  # the server ends the lock itself
                 if self.token is not None and not self.nohup:
                     self.release()
                 self.ftp.close()
 
-    def _tries(self, timeout):
-        """Let what is done in each round wait on the server; go on until the time is over, one round at least."""
+    def _tries(self, timeout, pause=0.05):
+        """Repeat a command that waits on the server until the time is over; at least once."""
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             left = max(0, end - time.monotonic())
@@ -151,10 +151,10 @@ class MultiLock:
             yield
             if time.monotonic() >= end:
                 return
-            time.sleep(0.05)  # some refusals come at once, such as that of a limit
+            time.sleep(pause)  # some refusals come at once, for example that of a limit
 
     def _take(self):
-        """Send MKD, and make the group if there is none. Repeat it for a while: the group may end in between."""
+        """Send MKD, and make the group if it does not exist. Repeat this for a while, because the group can end meanwhile."""
         end = time.monotonic() + self.GROUP
         while True:
             code = self._say('MKD ' + self.path)
@@ -165,13 +165,13 @@ class MultiLock:
             time.sleep(0.01)
 
     def _make_group(self):
-        """Take the group's lock in a session that ends at once: from then on it is anyone's of this account."""
+        """Acquire the group's lock in a session that ends at once, so that each session of the account can release it."""
         with self._login() as ftp:
-            with contextlib.suppress(ftplib.error_perm):  # somebody was quicker
+            with contextlib.suppress(ftplib.error_perm):  # another job made it first
                 ftp.sendcmd('MKD ' + self.group)
 
     def _tokens(self, path, command='SITE LOCK INFO %s'):
-        """Return the tokens of those who hold a lock."""
+        """Return the tokens of the holders of a lock."""
         return {int(facts['token']) for facts in self._facts(path, command)}
 
     def _facts(self, path, command='SITE LOCK INFO %s'):
@@ -196,7 +196,7 @@ class MultiLock:
         return int(text[:3]), text[4:]
 
     def _connect(self):
-        """See to it that there is a connection: servers hang up on those that are idle for long."""
+        """Connect again if the connection has ended: servers end idle connections."""
         try:
             if self._ask('NOOP')[0] == 200:
                 return

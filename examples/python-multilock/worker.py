@@ -1,4 +1,4 @@
-"""One of several workers; each says what it does.
+"""One of several workers, which prints each of its steps.
 
 usage: worker.py count [times [seconds of work each time [longest time that the lock may last]]]
            adds one to the number in counter.txt on the server
@@ -15,7 +15,7 @@ from multilock import MultiLock, MultiLockDenied, MultiLockLost
 
 
 def say(*words):
-    # One write for each line, so that those of several workers do not mix.
+    # One write for each line, so that the lines of several workers do not mix.
     os.write(1, (' '.join(str(word) for word in words) + '\n').encode())
 
 

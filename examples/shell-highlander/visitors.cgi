@@ -1,31 +1,31 @@
 #!/bin/sh
-# A page that counts its visitors in a file on an FTP server. There can be only one of it at work at a time, on however many
-# web servers: it tries ten times to get the lock, and then asks the visitor politely to come again.
+# A page that counts its visitors in a file on an FTP server. One instance works at a time, on any number of web servers. It tries ten
+# times to get the lock, and then asks the visitor to come again.
 #
-# Environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD; LOCK_AGE: after so many seconds the server ends the lock of
-# a page that died (30); WORK: so many seconds of work for each visitor (0). What happens is logged on standard error.
+# Environment: FTP_HOST, FTP_PORT, FTP_USER, FTP_PASSWORD; LOCK_AGE: the seconds until the server ends the lock
+# of a dead page (30); WORK: the seconds of work for each visitor (0). The log is on standard error.
 set -u
 lock=/locks/highlander
 tries=10
 age=${LOCK_AGE:-30}
 server=ftp://${FTP_HOST:-127.0.0.1}:${FTP_PORT:-2121}
-me=highlander-$(uname -n)-$$-$(date +%s) # in all connections of this page, and in no other's
+me=highlander-$(uname -n)-$$-$(date +%s) # the word of this page in all its connections
 account=$(printf '%s:%s' "${FTP_USER:-ftp}" "${FTP_PASSWORD:-}" | sed 's/[\\"]/\\&/g')
 
-# client ARGUMENTS: curl in one connection, for not too long. The password stays out of what ps shows.
+# client ARGUMENTS: runs curl with a time limit. ps does not show the password.
 client() {
 	curl --silent --show-error --max-time "$((age / 4 + 2))" --quote "*SITE LOCK AS $me" --config /dev/fd/3 "$@" 3<<-EOF
 		user = "$account"
 	EOF
 }
 
-# ask COMMAND: prints the server's reply, or else what curl says. Other servers may not know the SITE commands ("*").
+# ask COMMAND: prints the server's reply, or the error of curl. The star allows other servers to refuse the SITE commands.
 ask() {
 	client --verbose --head --quote "*SITE LOCK AGE $age" --quote '*SITE WAIT 1' --quote "$1" "$server/" 2>&1 |
 		tr -d '\r' | sed -n -e '/^> [MR][KM]D /,$ s/^< //p' -e '/^curl: /p' | head -n 1
 }
 
-# page STATUS TITLE TEXT: what the visitor sees.
+# page STATUS TITLE TEXT: prints the page for the visitor.
 page() {
 	printf 'Status: %s\n' "$1"
 	[ -z "${again:-}" ] || printf 'Retry-After: %s\n' "$again"
@@ -38,17 +38,17 @@ fail() {
 	exit 1
 }
 
-# facts: what the server tells programs of the lock, "type=lock;account=ftp;address=10.0.0.5;left=347.996;": nothing if it is free.
+# facts: prints the facts of the lock, "type=lock;account=ftp;address=10.0.0.5;left=347.996;", or nothing if it is free.
 facts() {
 	client --verbose --head --quote "*SITE LOCK INFO $lock" "$server/" 2>&1 | tr -d '\r' | sed -n 's/^< *\(type=lock;[^ ]*;\) .*/\1/p' | head -n 1
 }
 
-# fact NAME: one of $facts.
+# fact NAME: prints one of $facts.
 fact() {
 	printf '%s\n' ";$facts" | sed -n "s/.*;$1=\([^;]*\);.*/\1/p"
 }
 
-# sorry REPLY: the polite page.
+# sorry REPLY: prints the apology.
 sorry() {
 	facts=$(facts)
 	holder=$(fact account | sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g')${facts:+@$(fact address)}
@@ -75,7 +75,7 @@ try=1
 while reply=$(ask "MKD $lock"); do
 	case $reply in
 	257*) break ;;
-	550*) [ -n "$(facts)" ] || sleep 1 ;; # a server with facts has waited for us
+	550*) [ -n "$(facts)" ] || sleep 1 ;; # a server with facts has waited already
 	*) sleep 1 ;;
 	esac
 	if [ "$try" -ge "$tries" ]; then
@@ -90,7 +90,7 @@ echo "begin $$" >&2
 number=$(client "$server/visitors.txt" 2>/dev/null)
 case $? in
 0) ;;
-78) number=0 ;; # there is no such file yet
+78) number=0 ;; # the file does not exist yet
 *) fail 'the download failed' ;;
 esac
 sleep "${WORK:-0}"

@@ -134,7 +134,7 @@ func TestShortRun(t *testing.T) {
 	if len(r.rows) != 5 || len(r.rows[0].rounds[bare]) == 0 || !(r.rows[0].cpu(ours) > 0) {
 		t.Errorf("%d rows:\n%s", len(r.rows), r.long())
 	}
-	checkDocuments(t, r)
+	checkDocument(t, r)
 }
 
 // TestAnEarlierServerIsMeasuredAlone measures one row on two versions of ftplockd.
@@ -160,29 +160,22 @@ func TestAnEarlierServerIsMeasuredAlone(t *testing.T) {
 	}
 }
 
-func checkDocuments(t *testing.T, r *report) {
+func checkDocument(t *testing.T, r *report) {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "docs"), 0o755); err != nil {
+	file := filepath.Join(t.TempDir(), "bench.md")
+	if err := rewrite(file, r.long()); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("without a document: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("before\n"+firstMark+"old\n"+lastMark+"after\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.intoDocuments(dir); err == nil || !strings.Contains(err.Error(), "README.md") {
-		t.Errorf("without documents: %v", err)
-	}
-	for _, file := range []string{readmeFile, benchFile} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte("before\n"+firstMark+"old\n"+lastMark+"after\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.intoDocuments(dir); err != nil {
+	if err := rewrite(file, r.long()); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{readmeFile: "| hand-over", benchFile: "| lock pairs, 8 connections, directories = false, durable = true |"} {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if s := string(text); err != nil || !strings.HasPrefix(s, "before\n"+firstMark) || !strings.HasSuffix(s, lastMark+"after\n") ||
-			strings.Contains(s, "old\n") || !strings.Contains(s, want) {
-			t.Errorf("%s: %v\n%s", file, err, s)
-		}
+	text, err := os.ReadFile(file)
+	if s := string(text); err != nil || !strings.HasPrefix(s, "before\n"+firstMark) || !strings.HasSuffix(s, lastMark+"after\n") ||
+		strings.Contains(s, "old\n") || !strings.Contains(s, "| lock pairs, 8 connections, directories = false, durable = true |") {
+		t.Errorf("%v\n%s", err, s)
 	}
 }
 

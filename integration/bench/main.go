@@ -2,7 +2,7 @@
 
 // Command bench does the same work on ftplockd, on vsftpd and on bare ftpserverlib, and prints their speed as Markdown.
 //
-//	go run ./integration/bench [-rounds N] [-only REGEXP] [-servers REGEXP] [-dir DIR] [-before BINARY] [-idle N] [-short] [-readme]
+//	go run ./integration/bench [-rounds N] [-only REGEXP] [-servers REGEXP] [-dir DIR] [-before BINARY] [-idle N] [-short] [-write]
 //
 // A run has rounds. In each round every row is measured on every server, one server right after the other, so that all
 // of them see the same machine. A figure is the median of the rounds. A ratio is the median of the ratios of the rounds.
@@ -50,7 +50,7 @@ type options struct {
 	before  string
 	idle    int
 	short   bool
-	readme  bool
+	write   bool
 }
 
 func parse(args []string) (o options, err error) {
@@ -62,7 +62,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.before, "before", "", "also measure an older ftplockd: `BINARY`")
 	flags.IntVar(&o.idle, "idle", 10000, "measure memory with `N` idle sessions")
 	flags.BoolVar(&o.short, "short", false, "use small files, few sessions and little time, and download no server: only to see that everything works")
-	flags.BoolVar(&o.readme, "readme", false, "write the tables into README.md and docs/bench.md")
+	flags.BoolVar(&o.write, "write", false, "write the table into docs/bench.md")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -85,8 +85,8 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Fprintf(os.Stderr, "all in %v\n", time.Since(start).Round(time.Second))
 	fmt.Print(r.long(), r.goals())
-	if o.readme {
-		return r.intoDocuments(".")
+	if o.write {
+		return rewrite(benchFile, r.long())
 	}
 	return nil
 }

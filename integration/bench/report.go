@@ -19,11 +19,10 @@ type report struct {
 
 // row is a line of the table.
 type row struct {
-	name  string
-	unit  string
-	mode  mode // of ftplockd
-	file  bool // a large transfer
-	short bool // README.md shows the row, too
+	name string
+	unit string
+	mode mode // of ftplockd
+	file bool // a large transfer
 
 	rounds map[string][]figure // by server
 }
@@ -138,11 +137,4 @@ func (r *report) goals() string {
 		fmt.Fprintf(&b, "- %s\n", t)
 	}
 	return b.String()
-}
-
-// brief returns the text of README.md: some rows.
-func (r *report) brief() string {
-	rows := slices.DeleteFunc(slices.Clone(r.rows), func(r *row) bool { return !r.short })
-	return fmt.Sprintf("%s\nMedians of %d rounds. The last columns contain the ratio of ftplockd's figure to the other server's. "+
-		"In brackets: CPU time of the server per operation, in µs. %s.\n", table(rows), r.rounds, r.machine)
 }

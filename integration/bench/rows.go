@@ -59,28 +59,28 @@ func pairsName(connections int) string { return counted("lock pairs", connection
 func inMode(name string, m mode) string { return name + ", " + m.String() }
 
 func commandMeasurements(s sizes) (all []*measurement) {
-	add := func(name, unit string, do work, others []string, short bool, modes ...mode) {
+	add := func(name, unit string, do work, others []string, modes ...mode) {
 		m := &measurement{name: name, others: others, run: do}
 		for _, in := range modes {
-			m.rows = append(m.rows, &row{name: inMode(name, in), unit: unit, mode: in, short: short && (in == fastest() || in == byDefault())})
+			m.rows = append(m.rows, &row{name: inMode(name, in), unit: unit, mode: in})
 		}
 		all = append(all, m)
 	}
-	add(noopName, "commands/s", noops(16, s.time), others(), true, fastest())
+	add(noopName, "commands/s", noops(16, s.time), others(), fastest())
 	for _, n := range []int{1, 8, 64, 256} {
-		add(pairsName(n), "pairs/s", lockPairs(n, 0, s.time), others(), n == 64, allModes()...)
+		add(pairsName(n), "pairs/s", lockPairs(n, 0, s.time), others(), allModes()...)
 	}
-	add(deepName, "pairs/s", lockPairs(16, deepNames, s.time), others(), false, fastest(), byDefault())
-	add(callsName, "calls", pairCalls(0, s.traced), others(), true, fastest(), byDefault())
-	add(deepCallsName, "calls", pairCalls(deepNames, s.traced), others(), false, fastest(), byDefault())
-	add(handOverName, "ms", handOver(s.time), nil, true, fastest(), byDefault())
+	add(deepName, "pairs/s", lockPairs(16, deepNames, s.time), others(), fastest(), byDefault())
+	add(callsName, "calls", pairCalls(0, s.traced), others(), fastest(), byDefault())
+	add(deepCallsName, "calls", pairCalls(deepNames, s.traced), others(), fastest(), byDefault())
+	add(handOverName, "ms", handOver(s.time), nil, fastest(), byDefault())
 	return all
 }
 
 func fileMeasurements(s sizes) (all []*measurement) {
 	add := func(j job, connections int) {
 		m := &measurement{name: counted(j.String(), connections), others: others(), tls: j.tls, run: transfers(j, connections, s.time)}
-		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: !j.small(), short: connections == 1 && j.size != 1<<20 && !j.ascii && !j.tls}
+		r := &row{name: m.name, unit: "MB/s", mode: byDefault(), file: !j.small()}
 		if j.small() {
 			r.unit = "files/s"
 		}
@@ -104,7 +104,7 @@ func fileMeasurements(s sizes) (all []*measurement) {
 }
 
 func idleMeasurement(s sizes) *measurement {
-	r := &row{name: fmt.Sprintf("%s, one of %d", idleName, s.idle), unit: "KiB", mode: byDefault(), short: true}
+	r := &row{name: fmt.Sprintf("%s, one of %d", idleName, s.idle), unit: "KiB", mode: byDefault()}
 	return &measurement{name: idleName, rows: []*row{r}, others: others(), once: true, run: idleMemory(s.idle, s.pause)}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// program runs a client to which the name ftp.test has the addresses, in their order. It ends at the latest after a time.
+// program runs a client for which the name ftp.test has the addresses, in this order. It ends the client after a time.
 func program(t testing.TB, addresses []string, within time.Duration, line ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -40,7 +40,7 @@ max_age = "6m"
 on_disconnect = "release"
 `
 
-// Clients that know a name with two addresses find the active server whichever comes first, before a failover and after.
+// Clients with a name of two addresses find the active server, whichever address is first, before and after a failover.
 func TestClientsFindTheActiveServer(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl", "python3", "curl")
@@ -69,8 +69,8 @@ func TestClientsFindTheActiveServer(t *testing.T) {
 	}
 }
 
-// The article's uploader, started again and again as by cron, goes on when another server has taken over: each file that it
-// uploaded is whole, and a run that was cut off leaves no lock behind.
+// The article's uploader, started again and again as by cron, continues after a failover. Each uploaded file is complete, and a run that was cut off
+// leaves no lock.
 func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "perl")
@@ -83,7 +83,7 @@ func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, port, _ := net.SplitHostPort(c.servers[0].address)
-		// One that has lost its connection would try for ever.
+		// Without its connection the uploader would try forever.
 		if out, err := program(t, c.addresses(), 20*time.Second, "perl", "-Itestdata", "-MTwoAddresses",
 			"../testdata/article/uploader.pl", "ftp.test", port, account, password, list, "0.02"); err != nil {
 			t.Logf("a run was cut off: %v %s", err, out)
@@ -99,7 +99,7 @@ func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 		if failover != nil {
 			a := c.active(t)
 			failed := make(chan struct{})
-			time.AfterFunc(100*time.Millisecond, func() { // at any moment of a run
+			time.AfterFunc(100*time.Millisecond, func() { // at a random moment of a run
 				defer close(failed)
 				failover(a)
 			})
@@ -114,7 +114,7 @@ func TestTheArticlesUploaderGoesOnOverAFailover(t *testing.T) {
 		}
 		for end, want := time.Now().Add(2*patience), done+3; done < want; upload() {
 			if time.Now().After(end) {
-				t.Fatal("the uploader does not come through")
+				t.Fatal("the uploader does not succeed")
 			}
 		}
 	}

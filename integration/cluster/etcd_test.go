@@ -18,10 +18,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// prefix is that of all keys.
+// prefix is the first part of all keys.
 const prefix = "/ftplockd/"
 
-// changes returns all that was ever written to etcd, each transaction by itself, in order. Nobody may write meanwhile.
+// changes returns all transactions of etcd, in order. No server may write meanwhile.
 func (c *cluster) changes(t testing.TB) (all [][]*clientv3.Event) {
 	t.Helper()
 	c.etcd.Ready()
@@ -52,7 +52,7 @@ func (c *cluster) changes(t testing.TB) (all [][]*clientv3.Event) {
 	return nil
 }
 
-// revision returns etcd's.
+// revision returns the revision of etcd.
 func (c *cluster) revision(t testing.TB) int64 {
 	t.Helper()
 	client := c.client(t)
@@ -83,7 +83,7 @@ func (c *cluster) line(t testing.TB) (all []*server) {
 	return all
 }
 
-// version returns how often a key below the prefix was written.
+// version returns the number of writes of a key below the prefix.
 func (c *cluster) version(t testing.TB, key string) int64 {
 	t.Helper()
 	client := c.client(t)
@@ -98,7 +98,7 @@ func (c *cluster) version(t testing.TB, key string) int64 {
 	return resp.Kvs[0].Version
 }
 
-// client is a way to etcd that nothing disturbs.
+// client returns a client of etcd without relays.
 func (c *cluster) client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -110,18 +110,19 @@ func (c *cluster) client(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// keeper is the state of etcd at one revision, and the rules for its changes.
+// keeper is the state of etcd at one revision. Its methods check the next changes.
 type keeper struct {
-	leaders  map[string]*clientv3.Event // the keys of all that stand for election
+	leaders  map[string]*clientv3.Event // the election keys
+	fence    string                     // the election key of the active server, once it has moved its fence
 	epoch    uint64
-	floor    lock.Token                     // the end of the tokens that were reserved before this epoch
-	reserved lock.Token                     // and now
+	floor    lock.Token                     // the last token that was reserved before this epoch
+	reserved lock.Token                     // the last token that is reserved now
 	held     map[string]map[lock.Token]bool // the tokens of the holds of each name
-	grants   map[lock.Token]string          // the names of all
-	chunks   map[string]string              // all of the history
+	grants   map[lock.Token]string          // the names of all grants
+	chunks   map[string]string              // of the history, by key
 }
 
-// active is the election key of the server that is the active one; nil: nobody is.
+// active returns the election key of the active server; nil: none is active.
 func (k *keeper) active() (first *clientv3.Event) {
 	for _, e := range k.leaders {
 		if first == nil || e.Kv.CreateRevision < first.Kv.CreateRevision {
@@ -131,10 +132,10 @@ func (k *keeper) active() (first *clientv3.Event) {
 	return first
 }
 
-// apply takes over one transaction, and returns what is wrong with it.
+// apply applies a transaction, and returns an error if it breaks a rule.
 func (k *keeper) apply(txn []*clientv3.Event) error {
 	before := k.active()
-	epoch, moved, changed := "", false, false
+	epoch, changed := "", false
 	reserved := k.reserved
 	for _, e := range txn {
 		key, ok := strings.CutPrefix(string(e.Kv.Key), prefix)
@@ -148,7 +149,9 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 			delete(k.leaders, key)
 		case kind == "leader":
 			k.leaders[key] = e
-			moved = moved || before != nil && string(before.Kv.Key) == string(e.Kv.Key)
+			if before != nil && string(before.Kv.Key) == string(e.Kv.Key) {
+				k.fence = key
+			}
 		case kind == "epoch":
 			epoch = string(e.Kv.Value)
 		case kind == "tokens":
@@ -165,7 +168,7 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 		case kind == "history" && !gone:
 			changed = true
 			if earlier, ok := k.chunks[key]; ok && earlier != string(e.Kv.Value) {
-				return fmt.Errorf("%s was written before, and is another one now", key)
+				return fmt.Errorf("%s was overwritten with another value", key)
 			}
 			k.chunks[key] = string(e.Kv.Value)
 		}
@@ -175,14 +178,14 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 		if err != nil || n != k.epoch+1 {
 			return fmt.Errorf("epoch %s follows %d", epoch, k.epoch)
 		}
-		if !moved {
-			return fmt.Errorf("epoch %s began without its server's fence", epoch)
+		if before == nil || prefix+k.fence != string(before.Kv.Key) {
+			return fmt.Errorf("epoch %s began before its server moved the fence", epoch)
 		}
 		k.epoch, k.floor = n, k.reserved
 	}
 	k.reserved = reserved
 	if changed && before == nil {
-		return errors.New("it was written while no server was active")
+		return errors.New("a change while no server was active")
 	}
 	for name, tokens := range k.held {
 		if len(tokens) > 1 {
@@ -192,7 +195,7 @@ func (k *keeper) apply(txn []*clientv3.Event) error {
 	return nil
 }
 
-// change takes over a change of a hold. In a transaction the end of a hold may come after the next grant of its name.
+// change applies a change of a hold. In a transaction the end of a hold may come after the next grant of its name.
 func (k *keeper) change(key string, gone bool) error {
 	i := strings.LastIndexByte(key, '/')
 	n, err := strconv.ParseUint(key[i+1:], 16, 64)
@@ -206,20 +209,19 @@ func (k *keeper) change(key string, gone bool) error {
 	switch {
 	case gone:
 		delete(k.held[name], token)
-	case k.held[name][token]: // a change of it, or a batch that was sent again
+	case k.held[name][token]: // a change, or a batch that was sent twice
 	case k.grants[token] != "":
-		return fmt.Errorf("%s gets token %d, which %s had before", name, token, k.grants[token])
+		return fmt.Errorf("%s has token %d, which was granted for %s", name, token, k.grants[token])
 	case token <= k.floor || token > k.reserved:
-		return fmt.Errorf("%s gets token %d in epoch %d, which has those above %d, up to %d", name, token, k.epoch, k.floor, k.reserved)
+		return fmt.Errorf("%s has token %d in epoch %d, whose tokens are above %d, up to %d", name, token, k.epoch, k.floor, k.reserved)
 	default:
 		k.held[name][token], k.grants[token] = true, name
 	}
 	return nil
 }
 
-// wrongInEtcd checks everything that was ever written to etcd: each grant has a token that its epoch reserved; tokens and epochs
-// grow; no lock has two holds; no token is given twice, and no part of the history replaced; and each grant that
-// a client was told of is there. "": nothing is wrong.
+// wrongInEtcd checks all transactions of etcd. Each grant has a token that its epoch reserved; tokens and epochs grow; no lock has two holds; no token
+// is granted twice; no part of the history is replaced; and each grant with a 257 exists. It returns "" if nothing is wrong.
 func (h *history) wrongInEtcd() string {
 	h.c.t.Helper()
 	for _, s := range h.c.servers {
@@ -244,7 +246,7 @@ func (h *history) wrongInEtcd() string {
 	return ""
 }
 
-// show is some transactions as text.
+// show returns transactions as text.
 func show(txns [][]*clientv3.Event) string {
 	var b strings.Builder
 	for _, txn := range txns {

@@ -14,22 +14,22 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// The least of a history that proves something.
+// The minimum of a history.
 const (
 	leastFailovers = 5
 	leastOps       = 20 // of each kind
 )
 
-// historyTTL is the shortest that etcd keeps to.
+// historyTTL is the shortest ttl that etcd supports.
 const historyTTL = 2 * time.Second
 
-// fault is something that is done to a cluster while clients are at it.
+// fault is a fault of a cluster under load.
 type fault struct {
 	name string
 	do   func(h *history, random *rand.Rand, active *server)
 }
 
-// faults are all. Most end a term; the others must do no harm.
+// faults has all faults. Most end a term; the others must do no harm.
 var faults = []fault{
 	{"active server killed", func(h *history, _ *rand.Rand, a *server) {
 		h.untilNextTerm(a.kill)
@@ -50,7 +50,7 @@ var faults = []fault{
 		h.untilNextTerm(func() {
 			var status int
 			var out string
-			harness.Await(h.c.t, "a server stands by", func() bool { // after a loss of etcd's majority they come to that one after the other
+			harness.Await(h.c.t, "a server stands by", func() bool { // it may have lost its place with etcd's majority
 				status, out = h.c.servers[0].run(h.c.t, "cluster", "step-down")
 				return !strings.Contains(out, "no server stands by")
 			})
@@ -69,27 +69,27 @@ var faults = []fault{
 		a.toEtcd((*etcdtest.Relay).Heal)
 		h.exits(r)
 	}},
-	{"what the active server says to etcd comes late", func(h *history, _ *rand.Rand, a *server) {
+	{"requests of the active server arrive late", func(h *history, _ *rand.Rand, a *server) {
 		r := a.process()
 		h.untilNextTerm(func() { a.toEtcd((*etcdtest.Relay).HoldBack) })
 		a.toEtcd((*etcdtest.Relay).Heal)
 		h.exits(r)
 	}},
-	{"what the active server has given up arrives", func(h *history, _ *rand.Rand, a *server) {
+	{"requests that the active server gave up arrive", func(h *history, _ *rand.Rand, a *server) {
 		begin := time.Now()
 		a.toEtcd((*etcdtest.Relay).HoldBack)
-		time.Sleep(historyTTL / 4) // longer than a request may take
+		time.Sleep(historyTTL / 4) // longer than request_timeout
 		a.toEtcd(func(r *etcdtest.Relay) { r.HealLate(begin.Add(historyTTL / 8)) })
 		time.Sleep(historyTTL / 8)
 		a.toEtcd((*etcdtest.Relay).Heal)
 	}},
-	{"one way to etcd is silent", func(h *history, random *rand.Rand, a *server) {
+	{"one member does not receive requests", func(h *history, random *rand.Rand, a *server) {
 		one := a.relays[random.IntN(len(a.relays))]
 		one.HoldBack()
 		between(random, time.Second, 2*time.Second)
 		one.Heal()
 	}},
-	{"what etcd says comes late", func(h *history, random *rand.Rand, a *server) {
+	{"replies of etcd arrive late", func(h *history, random *rand.Rand, a *server) {
 		a.toEtcd((*etcdtest.Relay).HoldReplies)
 		between(random, 100*time.Millisecond, historyTTL/2)
 		a.toEtcd((*etcdtest.Relay).Heal)
@@ -150,12 +150,12 @@ var faults = []fault{
 	}},
 }
 
-// between waits for a time at random.
+// between waits for a random time.
 func between(random *rand.Rand, least, most time.Duration) {
 	time.Sleep(least + time.Duration(random.Int64N(int64(most-least))))
 }
 
-// untilNextTerm does something that ends the term of the active server, and returns when the next one has begun.
+// untilNextTerm ends the term of the active server by do, and waits for the next one.
 func (h *history) untilNextTerm(do func()) {
 	h.c.t.Helper()
 	n := len(h.c.terms())
@@ -163,17 +163,17 @@ func (h *history) untilNextTerm(do func()) {
 	harness.Await(h.c.t, "another server takes over", func() bool { return len(h.c.terms()) > n })
 }
 
-// exits waits for the end of a process that was deposed.
+// exits waits for the end of a deposed process.
 func (h *history) exits(r *run) {
 	h.c.t.Helper()
 	select {
 	case <-r.exited:
 	case <-time.After(patience):
-		h.c.t.Fatalf("%s was deposed and goes on", r.server.name)
+		h.c.t.Fatalf("%s was deposed and does not end", r.server.name)
 	}
 }
 
-// quiet returns which server is active, when etcd answers and clients have got locks from it.
+// quiet waits until etcd answers and clients acquire locks, and returns the active server.
 func (h *history) quiet() *server {
 	h.c.t.Helper()
 	h.c.etcd.Ready()
@@ -182,7 +182,7 @@ func (h *history) quiet() *server {
 	return h.c.active(h.c.t)
 }
 
-// Clients, faults at random: what the clients were told has an order that makes sense, and so has what etcd has kept.
+// The replies to random clients are linearizable over random faults, and every change in etcd follows the rules of the keeper.
 func TestHistoriesOverFailoversAreLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag

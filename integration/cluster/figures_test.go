@@ -17,8 +17,8 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// How long clients wait in a failover: from what happens to the active server to the next one's first 257, for a client that
-// tries all addresses every 10 ms. With -cluster.figures it runs so many rounds of each.
+// TestFiguresOfFailovers measures the time from the end of the active server to the first 257 of the next one, for a client that tries
+// all addresses every 10 ms.
 func TestFiguresOfFailovers(t *testing.T) {
 	if *withFigures == 0 {
 		t.Skip("-cluster.figures is 0")
@@ -47,11 +47,11 @@ func TestFiguresOfFailovers(t *testing.T) {
 	}
 }
 
-// failover makes one and returns how long it took.
+// failover ends the active server and returns the time until another one grants a lock.
 func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 	t.Helper()
 	harness.Await(t, "the other server stands by", func() bool { return len(c.line(t)) == len(c.servers) })
-	a := c.active(t) // a server that was replaced goes on listening until it knows, so not before
+	a := c.active(t) // only now: a replaced server listens until it notices
 	terms := len(c.terms())
 	ended := make(chan struct{})
 	begin := time.Now()
@@ -59,23 +59,8 @@ func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 		defer close(ended)
 		do(a)
 	}()
-	others := c.others(a)
-	var took time.Duration
-	harness.Await(t, "another server grants a lock", func() bool {
-		for _, o := range others {
-			s, err := harness.Login(nil, o.address, account, time.Second)
-			if err != nil {
-				continue
-			}
-			r, err := s.Try("MKD /figure_lock")
-			s.Conn.Close()
-			if err == nil && r.Code == 257 {
-				took = time.Since(begin)
-				return true
-			}
-		}
-		return false
-	})
+	c.grants(t, c.others(a))
+	took := time.Since(begin)
 	<-ended
 	end(a)
 	if got := len(c.terms()); got <= terms {
@@ -84,7 +69,7 @@ func (c *cluster) failover(t *testing.T, do, end func(*server)) time.Duration {
 	return took.Round(time.Millisecond)
 }
 
-// Pairs of MKD and RMD a second, with etcd, beside pairs of transactions straight on it, at several numbers of connections.
+// TestFiguresOfPairs measures pairs of MKD and RMD a second beside pairs of transactions on etcd, at several numbers of connections.
 func TestFiguresOfPairs(t *testing.T) {
 	if *withFigures == 0 {
 		t.Skip("-cluster.figures is 0")
@@ -123,7 +108,7 @@ func TestFiguresOfPairs(t *testing.T) {
 	}
 }
 
-// rate returns how often a second n goroutines do something, each after the other.
+// rate returns the number of calls per second of n goroutines that repeat one call each.
 func rate(n int, do func(i int)) float64 {
 	const run = 4 * time.Second
 	var done atomic.Int64

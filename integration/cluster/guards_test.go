@@ -13,27 +13,27 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// stopEnv names a file that such a server removes before it stops itself, right before it gives an upload its name. It goes on when another
-// file, with ".go" behind that name, is there.
+// stopEnv names a file. If it exists, a server of brokenBinary removes it and stops itself right before it renames an upload. It continues when the
+// same name with ".go" exists.
 const stopEnv = "FTPLOCKD_TEST_STOP"
 
-// unguarded are the sources of an ftplockd that lacks its guards, one at a time: see harness.Overlay.
+// unguarded are the sources of an ftplockd without one of its guards: see harness.Overlay.
 var unguarded = []harness.Replacement{
-	// A fence that is only that the server is the active one.
+	// The fence is the CreateRevision of the election key.
 	{File: "internal/lock/etcd/writer.go", Old: "func (l *Log) fenced() clientv3.Cmp {\n", New: `func (l *Log) fenced() clientv3.Cmp {
 	if broken("fence") {
-		return l.mine()
+		return l.keyUnchanged()
 	}
 `},
-	// A change of what locks protect that is made whether the server surely is the active one or not.
-	{File: "internal/lock/writing.go", Old: "	if err := t.valid(); err != nil {\n", New: `	if err := t.valid(); err != nil && !broken("publish") {
+	// Protected files change without a check of the lease.
+	{File: "internal/lock/writing.go", Old: "	if err := t.checkValid(); err != nil {\n", New: `	if err := t.checkValid(); err != nil && !broken("publish") {
 `},
 	{File: "driver/protect.go", Old: "			return c.table().Valid()\n", New: `			if broken("publish") {
 				return nil
 			}
 			return c.table().Valid()
 `},
-	// A server that leaves the unfinished uploads of earlier ones where they are.
+	// The unfinished uploads of earlier servers stay.
 	{File: "internal/files/sweep.go", Old: "func (t *Tree) SweepEarlier(ctx context.Context) error {\n", New: `func (t *Tree) SweepEarlier(ctx context.Context) error {
 	if broken("sweep") {
 		return nil
@@ -44,10 +44,10 @@ var unguarded = []harness.Replacement{
 		return nil
 	}
 `},
-	// Not a guard: it can be stopped where that does most harm.
+	// Not a guard: the server stops itself at the most harmful place.
 	{File: "internal/files/publish.go", Old: "func (u *Upload) Place() error {\n", New: `func (u *Upload) Place() error {
 	if name := os.Getenv("` + stopEnv + `"); name != "" && os.Remove(name) == nil {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // which may take a moment
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it may take a moment
 		for os.Remove(name+".go") != nil {
 		}
 	}
@@ -55,7 +55,7 @@ var unguarded = []harness.Replacement{
 	{File: "internal/files/publish.go", Old: "import (\n", New: "import (\n\t\"os\"\n"},
 }
 
-// brokenBinary is that ftplockd, built when the first test wants it.
+// brokenBinary builds that ftplockd once.
 var brokenBinary = sync.OnceValues(func() (string, error) {
 	file, err := harness.Overlay("../..", dir, unguarded, nil)
 	if err != nil {
@@ -64,33 +64,33 @@ var brokenBinary = sync.OnceValues(func() (string, error) {
 	return build("ftplockd-broken", "-overlay", file, "-tags", "testclock")
 })
 
-// schedules are what leads into a trap, step by step. Each goes well with all guards.
+// schedules lead into a trap, step by step. With all guards each one ends well.
 var schedules = []struct {
 	guard string
 	setup setup
 	steps func(h *history)
 }{
-	// An acquire is on its way to etcd for longer than the server waits; the server makes it by another way, and the lock is given back. Then the
-	// first one arrives.
+	// The transaction of a grant takes longer than the server waits. The server sends it again to another member, and the lock is released.
+	// Then the first transaction arrives.
 	{"fence", setup{members: 3, ttl: time.Minute, timeout: 6 * time.Second}, func(h *history) {
 		a := h.c.active(h.c.t)
 		one := h.session(a, "1", account)
-		h.step(one, "1", "RMD /b_lock") // all that is done once is done
+		h.step(one, "1", "RMD /b_lock") // everything that happens once has happened
 		late := a.relays[0]
 		late.HoldBack()
 		sent := time.Now()
 		h.step(one, "1", "MKD /b_lock")
 		if took := time.Since(sent); took < 5*time.Second {
-			h.c.t.Errorf("what was held back took only %v: another member was asked", took)
+			h.c.t.Errorf("the MKD took only %v: its transaction was not held back", took)
 		}
 		h.step(one, "1", "RMD /b_lock")
 		writes := h.c.revision(h.c.t)
 		late.HealLate(sent.Add(4 * time.Second))
-		harness.Await(h.c.t, "what is late has arrived", func() bool { return h.c.revision(h.c.t) > writes+3 }) // or beats alone
+		harness.Await(h.c.t, "the late transaction has arrived", func() bool { return h.c.revision(h.c.t) > writes+3 }) // or beats alone
 		late.Heal()
 		h.step(one, "1", "MKD /b_lock")
 	}},
-	// The holder has a session with a server that does not reach etcd any more; the next one has broken its lock and granted it to another client.
+	// The holder has a session with a server that does not reach etcd any more. The next server has broken its lock and granted it to another client.
 	{"publish", setup{ttl: 5 * time.Second}, func(h *history) {
 		a := h.c.active(h.c.t)
 		one := h.session(a, "1", account)
@@ -103,7 +103,7 @@ var schedules = []struct {
 		h.upload(two, "2", 2)()
 		h.upload(one, "1", 1)()
 	}},
-	// The same, with a server that is stopped between its last look and the new name of the file.
+	// The same, with a server that stops between its last check and the rename of the upload.
 	{"sweep", setup{ttl: 5 * time.Second}, func(h *history) {
 		a := h.c.active(h.c.t)
 		r := a.process()
@@ -119,7 +119,7 @@ var schedules = []struct {
 		defer func() { <-ended }()
 		h.untilNextTerm(func() {})
 		if left, _ := filepath.Glob(filepath.Join(h.c.root, ".ftplockd-*")); len(left) > 0 {
-			h.Fail("the next server serves, and there is still %s", left)
+			h.Fail("the next server serves, but %s is left", left)
 		}
 		b := h.c.others(a)[0]
 		h.breakLock(b)
@@ -132,7 +132,7 @@ var schedules = []struct {
 	}},
 }
 
-// session opens a session with a server for an owner, which ends with the test.
+// session opens a session of an owner with a server. It ends with the test.
 func (h *history) session(s *server, owner, name string) *harness.Session {
 	h.c.t.Helper()
 	opened, err := harness.LoginAny([]string{s.address}, name, 0)
@@ -145,26 +145,26 @@ func (h *history) session(s *server, owner, name string) *harness.Session {
 	return opened
 }
 
-// step has a session do something and notes what came of it.
+// step sends a line and records the reply.
 func (h *history) step(s *harness.Session, owner, line string) {
 	h.c.t.Helper()
 	h.Step(s, harness.Op{Owner: owner}, line)
 }
 
-// upload begins one to /b.tsv, and returns what ends it and notes what came of it.
+// upload begins an upload to /b.tsv. finish ends it and records the reply.
 func (h *history) upload(s *harness.Session, owner string, value int) (finish func()) {
 	h.c.t.Helper()
 	return h.Upload(s, harness.Op{Owner: owner, Value: value}, "/b_lock")
 }
 
-// breakLock has an administrator take /b_lock away.
+// breakLock breaks /b_lock as an administrator.
 func (h *history) breakLock(s *server) {
 	h.c.t.Helper()
 	h.Break(h.session(s, "boss", "boss"), harness.Op{Owner: "boss"}, "/b_lock")
 }
 
-// Each schedule goes well on servers that have their guards, and is found to have gone wrong without. On a machine that is very slow the
-// active server may be replaced before it is in the trap, so those without a guard have three tries.
+// The checkers find nothing wrong in a schedule on servers with all guards, and find the fault on servers without one. On a very slow machine the
+// active server may be replaced before the trap, so servers without a guard have three tries.
 func TestTheCheckerFindsTheFaultOfAMissingGuard(t *testing.T) {
 	t.Parallel()
 	for _, sc := range schedules {
@@ -182,7 +182,7 @@ func TestTheCheckerFindsTheFaultOfAMissingGuard(t *testing.T) {
 					wrong = h.wrong()
 				}
 				if (wrong != "") != (guard != "") {
-					t.Errorf("that something is wrong is %v: %s", wrong != "", wrong)
+					t.Errorf("the checkers report %q", wrong)
 				} else {
 					t.Log(wrong)
 				}

@@ -15,20 +15,20 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// historyTables are rules under which no age is over during a history: ages are proved elsewhere, and a server that was started just
-// before it takes over goes by a wall clock, which is skewed here.
+// historyTables are rules with ages that do not end during a history. Other tests check ages. A server that takes over right after its start
+// uses its wall clock, which is wrong here.
 var historyTables = harness.HistoryTables(24 * time.Hour)
 
-// history is what clients did and were told.
+// history records the commands of clients and their replies.
 type history struct {
 	harness.Record
 	c       *cluster
 	seed    uint64
 	clients sync.WaitGroup
-	enough  chan struct{} // closed when the clients are to end
+	enough  chan struct{} // closed when the clients must end
 
 	mu   sync.Mutex
-	runs map[string]*run // the process that each owner's operations are sent to
+	runs map[string]*run // by owner: the process that receives its operations
 }
 
 func newHistory(c *cluster, seed uint64) *history {
@@ -39,23 +39,23 @@ func newHistory(c *cluster, seed uint64) *history {
 	return h
 }
 
-// sentTo notes to which process an owner's operations are sent.
+// sentTo records the process that receives an owner's operations.
 func (h *history) sentTo(owner string, r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.runs[owner] = r
 }
 
-// haste is how long a client waits for a reply.
+// haste is the time that a client waits for a reply.
 const haste = 3 * time.Second
 
-// start has so many clients at it until finish.
+// start starts clients, which run until finish.
 func (h *history) start(clients int) {
 	for id := range clients {
 		random := rand.New(rand.NewPCG(h.seed, uint64(id+1)))
 		c := &harness.Client{
-			ID: id + 1, Random: random, Teller: &h.Record,
-			Login: func(owner string) (*harness.Session, error) { // as clients do that know all addresses
+			ID: id + 1, Random: random, Record: &h.Record,
+			Login: func(owner string) (*harness.Session, error) {
 				addresses := h.c.addresses()
 				random.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 				return h.login(addresses, owner, account)
@@ -77,7 +77,7 @@ func (h *history) start(clients int) {
 	}
 }
 
-// login opens a session with the server that lets it in, and notes which process that is.
+// login opens a session with a server that accepts it, and records the server's process.
 func (h *history) login(addresses []string, owner, name string) (*harness.Session, error) {
 	before := make(map[string]*run)
 	for _, address := range addresses {
@@ -90,13 +90,13 @@ func (h *history) login(addresses []string, owner, name string) (*harness.Sessio
 	r := h.c.server(s.Address()).process()
 	if r != before[s.Address()] {
 		s.Conn.Close()
-		return nil, errors.New("nobody knows which process that is")
+		return nil, errors.New("the process has changed meanwhile")
 	}
 	h.sentTo(owner, r)
 	return s, nil
 }
 
-// finish ends the clients and reads the files a last time.
+// finish ends the clients and reads all files.
 func (h *history) finish() {
 	h.c.t.Helper()
 	close(h.enough)
@@ -104,7 +104,7 @@ func (h *history) finish() {
 	h.ReadAll(h.c.t, h.c.session(h.c.t, "other"))
 }
 
-// terms are the processes that were active, in order.
+// terms returns the processes that were active, in order.
 func (c *cluster) terms() []*run {
 	var all []*run
 	for _, s := range c.servers {
@@ -120,8 +120,8 @@ func (c *cluster) terms() []*run {
 	return all
 }
 
-// wrong says what is wrong with all that happened, after finish; "": nothing. It ends the servers. An operation of which nobody knows what became
-// is over when the next server listens: nothing that was sent to an earlier one may have an effect after that.
+// wrong returns the errors of a finished history; "": none. It ends the servers. An operation without a reply is over when the next server listens: an
+// earlier server may have no effect after that.
 func (h *history) wrong() string {
 	h.c.t.Helper()
 	terms := h.c.terms()
@@ -135,6 +135,6 @@ func (h *history) wrong() string {
 		}
 		return until
 	}
-	return strings.Join(slices.DeleteFunc(append(h.Failures(), locktest.Wrong(harness.Operations(h.Ops(), 0, 0, until)), h.wrongInEtcd()),
+	return strings.Join(slices.DeleteFunc(append(h.Failures(), locktest.CheckHistory(harness.Operations(h.Ops(), 0, 0, until)), h.wrongInEtcd()),
 		func(text string) bool { return text == "" }), "\n")
 }

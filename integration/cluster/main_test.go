@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	long        = flag.Duration("cluster.long", 0, "how long the history lasts; 0: until enough has happened")
-	seedFlag    = flag.Uint64("cluster.seed", 0, "seed of the histories; 0: another one each time")
-	space       = flag.Duration("cluster.space", 0, "how long the settings of etcd are tried; 0: half a minute at a small scale")
-	withFigures = flag.Int("cluster.figures", 0, "rounds of the measurements of failovers; 0: none")
+	long        = flag.Duration("cluster.long", 0, "duration of the histories; 0: one of each")
+	seedFlag    = flag.Uint64("cluster.seed", 0, "seed of the histories; 0: a random one")
+	space       = flag.Duration("cluster.space", 0, "duration of the test of etcd's settings; 0: half a minute at a small scale")
+	withFigures = flag.Int("cluster.figures", 0, "rounds of the measurements; 0: none")
 )
 
 const (
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// plainBinary is the ftplockd that is shipped, steppedBinary one whose clocks go as a file says.
+// plainBinary is the released ftplockd. steppedBinary steps its clocks as a file prescribes.
 var (
 	plainBinary   = sync.OnceValues(func() (string, error) { return build("ftplockd") })
 	steppedBinary = sync.OnceValues(func() (string, error) { return build("ftplockd-stepped", "-tags", "testclock") })

@@ -21,7 +21,7 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// shows waits until "ftplockd cluster" prints something.
+// shows waits until "ftplockd cluster" prints a text that matches the pattern.
 func (s *server) shows(t testing.TB, pattern string) {
 	t.Helper()
 	out := ""
@@ -37,13 +37,13 @@ func (s *server) shows(t testing.TB, pattern string) {
 	})
 }
 
-// What "ftplockd cluster" prints of a server that stands by, and of an active one that is suspended.
+// What "ftplockd cluster" prints with a server that stands by, and with an active one that is suspended.
 const (
-	measured    = `standby 1 .* \d+ms\n`
+	standsBy    = `standby 1 `
 	isSuspended = `(?s)suspended +\S+ .*; the active server has been suspended since 20.*: etcd `
 )
 
-// grants returns when one of these servers grants a lock.
+// grants waits until one of the servers grants a lock.
 func (c *cluster) grants(t testing.TB, servers []*server) {
 	t.Helper()
 	harness.Await(t, "another server grants a lock", func() bool {
@@ -62,8 +62,8 @@ func (c *cluster) grants(t testing.TB, servers []*server) {
 	})
 }
 
-// A server that etcd answers too late, or whose answers are lost, can grant nothing. It gives its place to one that etcd answers in time, and
-// does not stand by before etcd answers it in time again.
+// A server that receives etcd's answers too late, or not at all, can grant nothing. Another server takes over. The first one stands by again when etcd
+// answers it in time.
 func TestASlowWayToEtcdEndsATerm(t *testing.T) {
 	for name, c := range map[string]struct {
 		slow   func(*etcdtest.Relay)
@@ -77,11 +77,11 @@ func TestASlowWayToEtcdEndsATerm(t *testing.T) {
 			cl := start(t, setup{tables: hour, timeout: 450 * time.Millisecond})
 			a := cl.active(t)
 			b := cl.others(a)[0]
-			b.shows(t, measured)
+			b.shows(t, standsBy)
 			r := a.process()
 			began := time.Now()
 			a.toEtcd(c.slow)
-			b.shows(t, isSuspended+`|term 2;`) // on a slow machine the command sees the next term only
+			b.shows(t, isSuspended+`|term 2;`) // on a slow machine the command may print the next term only
 			cl.grants(t, cl.others(a))
 			took := time.Since(began)
 			t.Logf("another server grants after %v", took)
@@ -90,7 +90,7 @@ func TestASlowWayToEtcdEndsATerm(t *testing.T) {
 			}
 			if name == "answers are late" {
 				<-r.exited // it has handed over
-				harness.Await(t, "its state says why it does not stand by", func() bool {
+				harness.Await(t, "its state has the reason why it does not stand by", func() bool {
 					return strings.Contains(a.get("/healthz").Text, "standby: etcd ")
 				})
 				if n := len(cl.line(t)); n != 1 {
@@ -106,18 +106,18 @@ func TestASlowWayToEtcdEndsATerm(t *testing.T) {
 	}
 }
 
-// While etcd is slow for all servers, none takes the place of the other, and sessions stay.
+// While etcd is slow for all servers, none takes over, and sessions stay.
 func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{tables: hour, timeout: 450 * time.Millisecond})
 	a := c.active(t)
-	c.others(a)[0].shows(t, measured)
+	c.others(a)[0].shows(t, standsBy)
 	s := c.session(t, account)
 	for _, each := range c.servers {
 		each.toEtcd(func(r *etcdtest.Relay) { r.Delay(400 * time.Millisecond) })
 	}
 	a.shows(t, isSuspended)
-	time.Sleep(3 * historyTTL) // nothing else shows that nothing happens
+	time.Sleep(3 * historyTTL) // nothing may happen
 	for _, each := range c.servers {
 		each.toEtcd((*etcdtest.Relay).Heal)
 	}
@@ -133,7 +133,7 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 	}
 }
 
-// A server that was cut off lists no locks: another one may have granted them again.
+// A server that is cut off from etcd lists no locks, because another server may have granted them again.
 func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{tables: hour})
@@ -159,7 +159,7 @@ func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
 	}
 }
 
-// The package starts its service when it is installed, so a journal is there before [etcd] is configured.
+// The package starts its service at the installation, so a journal exists before [etcd] is configured.
 func TestAJournalWithoutHeldLocksDoesNotBlockTheStart(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, setup{tables: hour})
@@ -199,11 +199,11 @@ func TestAJournalWithoutHeldLocksDoesNotBlockTheStart(t *testing.T) {
 	c.servers[0].supervise()
 	s := c.session(t, account)
 	if token := harness.Token(s.Want(257, "MKD /job")); token <= last {
-		t.Errorf("token %d follows %d", token, last)
+		t.Errorf("token %d after %d", token, last)
 	}
 }
 
-// users makes the users of etcd, root and one for the servers, and switches passwords on. It returns root's client.
+// users adds the users of etcd, root and one for the servers, and enables passwords. It returns root's client.
 func (c *cluster) users(t testing.TB) *clientv3.Client {
 	t.Helper()
 	client := c.client(t)
@@ -235,14 +235,14 @@ func (c *cluster) users(t testing.TB) *clientv3.Client {
 	return root
 }
 
-// Servers say what etcd refuses, and are not ready from then on.
-func TestServersSayWhatEtcdRefuses(t *testing.T) {
+// The state of a server has the reason why etcd refuses it, and the server is not ready.
+func TestServersReportWhatEtcdRefuses(t *testing.T) {
 	t.Parallel()
 	word := filepath.Join(t.TempDir(), "word")
 	if err := os.WriteFile(word, []byte("word\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A password takes etcd a slow hash, for which there must be time.
+	// etcd computes a slow hash for a password.
 	c := prepare(t, setup{ttl: 8 * time.Second, timeout: 1900 * time.Millisecond, tables: hour, keys: fmt.Sprintf("user = 'ftplockd'\npassword_file = %q\n", word)})
 	root := c.users(t)
 	for _, s := range c.servers {
@@ -254,7 +254,7 @@ func TestServersSayWhatEtcdRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.Await(t, "the standby names the active server with its address", func() bool {
+	harness.Await(t, "the standby reports the active server with its address", func() bool {
 		return strings.Contains(b.get("/healthz").Text, fmt.Sprintf("standby: %s (%s) is active", host, a.address))
 	})
 	b.kill()
@@ -262,7 +262,7 @@ func TestServersSayWhatEtcdRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.resume()
-	harness.Await(t, "a standby says that its password is refused", func() bool {
+	harness.Await(t, "a standby reports that etcd refuses its password", func() bool {
 		return strings.Contains(b.get("/readyz").Text, "standby: etcd refuses its user and password")
 	})
 	if _, err := root.RoleRevokePermission(context.Background(), "servers", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
@@ -274,34 +274,34 @@ func TestServersSayWhatEtcdRefuses(t *testing.T) {
 	}
 }
 
-// readyAge is how old an answer of /readyz may be.
+// readyAge is the age up to which a beat counts for /readyz.
 const readyAge = 200 * time.Millisecond
 
-// A request that etcd does not take is explained to the client, and the next ones go on when etcd takes it.
-func TestAClientLearnsThatARequestIsTooLarge(t *testing.T) {
+// If a request is too large for etcd, the reply contains the remedy.
+func TestTheReplyReportsThatARequestIsTooLarge(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{ttl: 10 * time.Second, tables: hour, etcd: []string{"--max-request-bytes", "1200"}})
 	s := c.session(t, account)
 	s.Want(200, "SITE LOCK AS "+strings.Repeat("n", 60))
 	name := "MKD /" + strings.Repeat("d", 230)
-	for i := range 50 { // whose history is one request
-		if r, err := s.Try(fmt.Sprint(name, i)); err != nil || r.Code != 257 && r.Code != 451 { // the history may be sent in between
+	for i := range 50 { // their history is one request
+		if r, err := s.Try(fmt.Sprint(name, i)); err != nil || r.Code != 257 && r.Code != 451 { // the writer may send the history in between
 			t.Fatal(r, err)
 		}
 	}
-	harness.Await(t, "a client is told what to do", func() bool {
+	harness.Await(t, "a reply contains the remedy", func() bool {
 		r, err := s.Try("MKD /job")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.Code != 451 {
-			_, _ = s.Try("RMD /job") // the history may be sent with it
+			_, _ = s.Try("RMD /job") // its history may be sent with it
 		}
 		return r.Code == 451 && strings.Contains(r.Text, "--max-request-bytes")
 	})
 }
 
-// etcd's database fills up: the log, the metrics and ftplockd cluster say so before and when it is full.
+// The log, the metrics and ftplockd cluster report that etcd's database is nearly full, and then that it is full.
 func TestADatabaseThatFillsUpIsReported(t *testing.T) {
 	t.Parallel()
 	c := start(t, setup{ttl: 10 * time.Second, tables: hour, etcd: []string{"--quota-backend-bytes", "67108864"}})
@@ -326,13 +326,13 @@ func TestADatabaseThatFillsUpIsReported(t *testing.T) {
 		}
 		size = status.DbSize
 	}
-	harness.Await(t, "it warns", func() bool { return strings.Contains(a.log.String(), "etcd's database is nearly full") })
+	harness.Await(t, "the log has a warning", func() bool { return strings.Contains(a.log.String(), "etcd's database is nearly full") })
 	if strings.Contains(a.log.String(), "level=ERROR") {
-		t.Error("it is full already")
+		t.Error("the database is full already")
 	}
 	for put() == nil {
 	}
-	harness.Await(t, "it logs an error", func() bool { return strings.Contains(a.log.String(), "level=ERROR msg=\"etcd has no space left") })
+	harness.Await(t, "the log has an error", func() bool { return strings.Contains(a.log.String(), "level=ERROR msg=\"etcd has no space left") })
 	r := a.get("/metrics")
 	// A full database is somewhat smaller or larger than its quota.
 	for _, want := range []string{`ftplockd_etcd_no_space 1\n`, `ftplockd_etcd_quota_bytes 6\.7108864e\+07\n`, `ftplockd_etcd_database_bytes [678]\.\d*e\+07\n`} {

@@ -21,15 +21,15 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// machine is a network, a tree, processes and a host name of its own, all of which end with the test. Its tree is that of this machine,
-// and what it changes there is in memory.
+// machine is a machine in namespaces: it has its own network, processes and host name. It sees the tree of this machine, and keeps its changes in
+// memory. It ends with the test.
 type machine struct {
 	t    *testing.T
 	name string
 	init int // the process id of its first process
 }
 
-// becomeMachine makes a machine of the process in namespaces that executes it: $1 is its name, $2 what all machines share.
+// becomeMachine is the script of its first process: $1 is the name, $2 the directory that all machines share.
 const becomeMachine = `
 set -eu
 dir=$(mktemp -d)
@@ -53,7 +53,7 @@ echo ready
 exec chroot . /bin/sh -c 'while :; do sleep 1; done'
 `
 
-// newMachine starts a machine with an address, connected to the bridge.
+// newMachine starts a machine with an address on the bridge.
 func newMachine(t *testing.T, bridge, name, address, shared string) *machine {
 	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--uts", "--pid", "--net", "--fork", "--kill-child=KILL", "--propagation", "private", "sh", "-c", becomeMachine, "sh", name, shared)
@@ -92,14 +92,14 @@ func newMachine(t *testing.T, bridge, name, address, shared string) *machine {
 	return m
 }
 
-// run executes lines of a shell as root, and ends at the first one that fails.
+// run executes lines of a shell as root, until one fails.
 func (m *machine) run(lines string) (string, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
 	defer cancel()
 	pid := strconv.Itoa(m.init)
 	cmd := exec.CommandContext(ctx, "nsenter", "--target", pid, "--mount", "--uts", "--pid", "--net", "--root=/proc/"+pid+"/root", "--wd=/proc/"+pid+"/root/root",
 		"env", "-i", "HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "bash", "-euxo", "pipefail", "-c", lines)
-	file, err := os.CreateTemp(m.t.TempDir(), "out") // a daemon that was started keeps a pipe open
+	file, err := os.CreateTemp(m.t.TempDir(), "out") // a daemon would keep a pipe open
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +123,7 @@ func command(t testing.TB, line ...string) string {
 	return string(out)
 }
 
-// needNamespaces skips the test where this process cannot make machines.
+// needNamespaces skips the test if this process cannot make machines.
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	harness.Need(t, "unshare", "nsenter", "ip", "openssl", "curl", "dpkg-deb", "apt-get", "python3", "setpriv", "iptables")
@@ -137,10 +137,10 @@ func needNamespaces(t *testing.T) {
 	t.Skipf("no namespaces: %v %s", err, out)
 }
 
-// block is a block of commands on a page; its first line names the machines that run it.
+// block matches a block of commands on a page. Its first line names the machines that run it.
 var block = regexp.MustCompile("(?ms)^```sh\n# ([a-z][a-z\\d ]*)\n(.*?)^```\n")
 
-// machineFiles makes what the machines of a test share: the package, and what stands for systemctl and scp, see testdata/machine.
+// machineFiles makes the directory that the machines of a test share, with the package and stand-ins for systemctl and scp: see testdata/machine.
 func machineFiles(t *testing.T) (shared string) {
 	t.Helper()
 	shared = t.TempDir()
@@ -168,16 +168,16 @@ var builtPackage = sync.OnceValues(func() (string, error) {
 	return strings.Trim(made[len(made)-1], "'."), nil
 })
 
-// TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines of their own.
+// TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines.
 func TestTheClusterPage(t *testing.T) {
 	needNamespaces(t)
 	shared := machineFiles(t)
 	etcdtest.Archive(t, filepath.Join(shared, "root"))
-	execute(t, "cluster", 20, shared, []string{"m1", "m2", "m3"}, nil)
+	execute(t, "cluster", 17, shared, []string{"m1", "m2", "m3"}, nil)
 }
 
-// execute runs the blocks of a page of docs, of which there are at least so many, on machines with these names and the addresses
-// 10.0.0.1, 10.0.0.2, ... It calls after behind each block with its number.
+// execute runs the blocks of a page of docs on machines with the names and the addresses 10.0.0.1, 10.0.0.2, ... The page must have
+// the least number of blocks. execute calls after with the number of blocks done.
 func execute(t *testing.T, name string, least int, shared string, names []string, after func(done int, machines map[string]*machine)) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/" + name + ".md")
@@ -210,7 +210,7 @@ func execute(t *testing.T, name string, least int, shared string, names []string
 			}
 			first, _, _ := strings.Cut(string(b[2]), "\n")
 			t.Logf("%.1fs %s: %s ...", time.Since(begin).Seconds(), name, first)
-			for i, name := range names { // what scp has sent
+			for i, name := range names { // copy the files that scp has sent
 				from := fmt.Sprint("/exchange/10.0.0.", i+1)
 				if out, err := machines[name].run("if [ -d " + from + " ]; then cp -r " + from + "/. / && rm -r " + from + "; fi"); err != nil {
 					t.Fatalf("%v: %s", err, out)

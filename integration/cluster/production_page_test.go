@@ -9,8 +9,8 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// TestTheProductionPage executes the commands of docs/production.md on a server and a client. testdata/production stands for certbot
-// and journalctl.
+// TestTheProductionPage executes the commands of docs/production.md on a server and a client. testdata/production has stand-ins for certbot and
+// journalctl.
 func TestTheProductionPage(t *testing.T) {
 	needNamespaces(t)
 	harness.Need(t, "nft", "rsync")
@@ -23,11 +23,11 @@ func TestTheProductionPage(t *testing.T) {
 		if done != 1 {
 			return
 		}
-		// With systemd the package starts the service. The name is in the domain name system.
+		// systemd would start the service at the installation, and DNS would have the name.
 		if out, err := machines["ftp"].run("systemctl start ftplockd"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if out, err := machines["client"].run("echo 10.0.0.1 ftp.example.com >>/etc/hosts"); err != nil {
+		if out, err := machines["client"].run("echo 10.0.0.1 ftp.example.com >>/etc/hosts; echo cacert=/root/ca.pem >/root/.curlrc"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	})

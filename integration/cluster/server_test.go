@@ -24,18 +24,18 @@ import (
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-// exitDeposed is the exit status of a server that is not the active one any more.
+// exitDeposed is the exit status of a server that was replaced or handed over.
 const exitDeposed = 75
 
 // cluster is some ftplockds on one etcd and one served tree.
 type cluster struct {
 	t       testing.TB
 	etcd    *etcdtest.Cluster
-	root    string // what clients see as "/"
+	root    string // the directory that clients see as "/"
 	servers []*server
 }
 
-// setup is how a cluster is to be.
+// setup is the configuration of a cluster.
 type setup struct {
 	servers int                    // 0: 2
 	members int                    // of etcd; 0: 1
@@ -43,13 +43,13 @@ type setup struct {
 	timeout time.Duration          // of requests to etcd; 0: a fifth of ttl
 	etcd    []string               // flags of etcd
 	keys    string                 // TOML, more keys of [etcd]
-	tables  string                 // TOML, put behind [etcd]
-	binary  func() (string, error) // nil: the one that is shipped
+	tables  string                 // TOML, behind [etcd]
+	binary  func() (string, error) // nil: plainBinary
 	env     []string
-	skewed  bool // each server has a wall clock and a boot of its own, minutes apart
+	skewed  bool // the servers' wall clocks and times since boot differ by minutes
 }
 
-// start starts a cluster and returns when one of its servers is active.
+// start starts a cluster, and waits until one of its servers is active.
 func start(t testing.TB, how setup) *cluster {
 	t.Helper()
 	c := prepare(t, how)
@@ -60,7 +60,7 @@ func start(t testing.TB, how setup) *cluster {
 	return c
 }
 
-// prepare makes a cluster whose etcd runs and whose servers do not.
+// prepare starts the etcd of a cluster, but not its servers.
 func prepare(t testing.TB, how setup) *cluster {
 	t.Helper()
 	switch {
@@ -104,7 +104,7 @@ func prepare(t testing.TB, how setup) *cluster {
 	return c
 }
 
-// addresses are those of all servers.
+// addresses returns the addresses of all servers.
 func (c *cluster) addresses() []string {
 	var all []string
 	for _, s := range c.servers {
@@ -113,7 +113,7 @@ func (c *cluster) addresses() []string {
 	return all
 }
 
-// session opens a session with the active server, as soon as there is one. It ends with the test.
+// session waits for an active server and opens a session with it. It ends with the test.
 func (c *cluster) session(t testing.TB, name string) *harness.Session {
 	t.Helper()
 	var s *harness.Session
@@ -129,7 +129,7 @@ func (c *cluster) session(t testing.TB, name string) *harness.Session {
 	return s
 }
 
-// active returns which server is active, as soon as one is.
+// active waits for an active server and returns it.
 func (c *cluster) active(t testing.TB) *server {
 	t.Helper()
 	s := c.session(t, account)
@@ -137,17 +137,17 @@ func (c *cluster) active(t testing.TB) *server {
 	return c.server(s.Address())
 }
 
-// server returns the one of an address.
+// server returns the server with an address.
 func (c *cluster) server(address string) *server {
 	return c.servers[slices.Index(c.addresses(), address)]
 }
 
-// others are all servers but one.
+// others returns all servers but one.
 func (c *cluster) others(s *server) []*server {
 	return slices.DeleteFunc(slices.Clone(c.servers), func(o *server) bool { return o == s })
 }
 
-// write puts a file into the served tree from outside.
+// write writes a file into the served tree, as a program on the host.
 func (c *cluster) write(t testing.TB, name string, content []byte) {
 	t.Helper()
 	file := filepath.Join(c.root, name)
@@ -159,7 +159,7 @@ func (c *cluster) write(t testing.TB, name string, content []byte) {
 	}
 }
 
-// server is one ftplockd: a directory, addresses that stay, and a process after the other.
+// server is one ftplockd: a directory, addresses, and one process after the other.
 type server struct {
 	t             testing.TB
 	name          string
@@ -168,22 +168,22 @@ type server struct {
 	env           []string
 	config        string
 	log           *harness.LogBuffer
-	relays        []*etcdtest.Relay // its way to each member of etcd
+	relays        []*etcdtest.Relay // to each member of etcd
 	clock         *harness.Clock    // nil: the system's
 
 	supervised sync.WaitGroup
 
-	mayLog string // an error that the test provokes
+	mayLog string // an error that the test causes
 
 	mu       sync.Mutex
 	runs     []*run
-	mayStart chan struct{} // closed: a process that has ended is followed by another one
-	held     bool          // it is not
+	mayStart chan struct{} // closed: an ended process is started again
+	held     bool          // mayStart is open
 	over     bool
 	wrong    []string
 }
 
-// run is one process of a server, and so at most one term.
+// run is one process of a server. It has one term at most.
 type run struct {
 	server  *server
 	cmd     *exec.Cmd
@@ -191,7 +191,7 @@ type run struct {
 	began   int64
 	killed  bool   // by the test
 	stopped bool   // by the test, with SIGTERM
-	listens int64  // when it said that it is the active one; 0: never
+	listens int64  // when it logged that it is the active one; 0: never
 	epoch   uint32 // of its term
 }
 
@@ -221,8 +221,7 @@ shared_state = %q
 	}
 }
 
-// supervise starts the server, and again when it has ended because it was deposed, as a service manager does. After kill
-// it waits for resume.
+// supervise starts the server, and starts it again after its end, as a service manager does. After kill it waits for resume.
 func (s *server) supervise() {
 	close(s.mayStart)
 	s.supervised.Go(func() {
@@ -246,7 +245,7 @@ func (s *server) supervise() {
 	})
 }
 
-// start starts a process; nil: the test is over, or it cannot be started.
+// start starts a process; nil: the test is over, or the start failed.
 func (s *server) start() (*run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,13 +268,13 @@ func (s *server) start() (*run, error) {
 	return r, nil
 }
 
-// runLog is what one process logs.
+// runLog receives the log of one process.
 type runLog struct {
 	run  *run
-	line []byte // the one that has not come to its end
+	line []byte // the incomplete last line
 }
 
-// entered is what a server logs when it takes over, and when it has.
+// entered matches the lines that a server logs at the beginning and the end of a take-over.
 var entered = regexp.MustCompile(`msg="cluster: (taking over|active)".*\bterm (\d+)`)
 
 func (l *runLog) Write(p []byte) (int, error) {
@@ -300,7 +299,7 @@ func (l *runLog) Write(p []byte) (int, error) {
 	}
 }
 
-// ended looks how a process ended, and reports whether another one is to follow.
+// ended checks how a process ended, and reports whether to start another one.
 func (s *server) ended(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +317,7 @@ func (s *server) complain(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
-// process returns the process that runs, or ran last.
+// process returns the running process, or the last one.
 func (s *server) process() *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,10 +327,10 @@ func (s *server) process() *run {
 	return s.runs[len(s.runs)-1]
 }
 
-// kill ends the server without a chance to say good-bye. It stays so until resume.
+// kill sends SIGKILL. The supervisor waits for resume.
 func (s *server) kill() { s.finish(syscall.SIGKILL) }
 
-// terminate ends it as an operator does. It stays so until resume.
+// terminate sends SIGTERM. The supervisor waits for resume.
 func (s *server) terminate() { s.finish(syscall.SIGTERM) }
 
 func (s *server) finish(signal syscall.Signal) {
@@ -358,7 +357,7 @@ func (s *server) finish(signal syscall.Signal) {
 	}
 }
 
-// resume has a server that was killed or terminated start again.
+// resume starts a killed or terminated server again.
 func (s *server) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +367,7 @@ func (s *server) resume() {
 	}
 }
 
-// stop stops its process, and cont has it go on.
+// stop sends SIGSTOP to the process, cont SIGCONT.
 func (s *server) stop() { s.signal(syscall.SIGSTOP) }
 func (s *server) cont() { s.signal(syscall.SIGCONT) }
 
@@ -378,14 +377,14 @@ func (s *server) signal(signal syscall.Signal) {
 	}
 }
 
-// etcd does something to each of its ways to etcd.
+// toEtcd calls a method of each relay to etcd.
 func (s *server) toEtcd(what func(*etcdtest.Relay)) {
 	for _, r := range s.relays {
 		what(r)
 	}
 }
 
-// get asks its health address; code 0: it does not answer.
+// get sends a request to the health address; code 0: no answer.
 func (s *server) get(path string) harness.Reply {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + s.page + path)
@@ -412,7 +411,7 @@ func (s *server) run(t testing.TB, args ...string) (status int, output string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// cleanup ends the server and looks whether it complained.
+// cleanup ends the server and checks its log for errors.
 func (s *server) cleanup() {
 	s.toEtcd((*etcdtest.Relay).Heal)
 	s.mu.Lock()

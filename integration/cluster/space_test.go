@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// pairsPerSecond is the rate that docs/cluster.md promises for as long as one likes.
+	// pairsPerSecond is the rate that docs/cluster.md promises for any time.
 	pairsPerSecond = 1000
-	// leastPair is what a pair adds to the database at least.
+	// leastPair is the least number of bytes that a pair adds to the database.
 	leastPair = 300
-	// quotasWritten is how many quotas a run writes.
+	// quotasWritten is the number of quotas that a run writes.
 	quotasWritten = 3
-	// sweepEvery is how often a server removes what is too much of the history.
+	// sweepEvery is the interval at which a server removes old history.
 	sweepEvery = time.Minute
 )
 
@@ -45,9 +45,8 @@ func documented(t testing.TB, key string) string {
 	return string(found[1])
 }
 
-// The settings of etcd in docs/cluster.md keep the database below its quota at any number of pairs. Quota, retention and history are
-// smaller by one factor, and the run writes three times the quota. With -cluster.space it lasts that long, and a second etcd keeps an hour of
-// old revisions and is full before.
+// With the settings of etcd in docs/cluster.md the database stays below its quota. The test divides quota, retention and history by one factor, and
+// writes three times the quota. With -cluster.space it takes that long, and a second etcd, which keeps an hour of old revisions, becomes full.
 func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {
 	t.Parallel()
 	quota, err := strconv.ParseInt(documented(t, "quota-backend-bytes"), 10, 64)
@@ -73,13 +72,13 @@ func TestTheDocumentedSettingsSustainTheirRate(t *testing.T) {
 				l.done.Load(), l.took.Round(time.Second), float64(l.done.Load())/l.took.Seconds(), l.quotas(),
 				float64(l.most)/(1<<20), float64(l.quota)/(1<<20), filled)
 			if want := name == "an hour"; filled != want {
-				t.Errorf("the database is full is %v, want %v", filled, want)
+				t.Errorf("full: %v, want %v", filled, want)
 			}
 		})
 	}
 }
 
-// load is pairs of grants and releases that are recorded in an etcd.
+// load writes pairs of grants and releases to an etcd.
 type load struct {
 	t     *testing.T
 	quota int64
@@ -89,7 +88,7 @@ type load struct {
 	took  time.Duration
 	most  int64 // bytes of the database
 
-	mu   sync.Mutex // held for each grant, whose tokens are in order
+	mu   sync.Mutex // held for each grant, so that tokens are in order
 	last lock.Token
 }
 
@@ -97,14 +96,11 @@ func (l *load) start(retention time.Duration, factor int64) {
 	l.t.Helper()
 	members := etcdtest.Start(l.t, 3, "--quota-backend-bytes", fmt.Sprint(l.quota), "--auto-compaction-mode", "periodic", "--auto-compaction-retention", retention.String())
 	clock := lock.NewSystemClock()
-	var err error
-	l.c, err = etcd.Open(l.t.Context(), etcd.Options{
-		Endpoints: members.Endpoints(), Clock: clock, TTL: time.Minute, RequestTimeout: 10 * time.Second, HistorySize: config.Default().Etcd.HistorySize.Bytes / factor,
+	l.c = etcd.Open(etcd.Options{
+		Endpoints: members.Endpoints(), Prefix: prefix, Clock: clock, TTL: time.Minute, RequestTimeout: 10 * time.Second, HistorySize: config.Default().Etcd.HistorySize.Bytes / factor,
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	l.t.Cleanup(func() { l.c.Close() })
+	var err error
 	if l.log, err = l.c.Campaign(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
@@ -123,10 +119,10 @@ func (l *load) start(retention time.Duration, factor int64) {
 	l.last = loaded.Last
 }
 
-// quotas returns how many quotas have been written at the least.
+// quotas returns the least number of quotas that have been written.
 func (l *load) quotas() float64 { return float64(l.done.Load()*leastPair) / float64(l.quota) }
 
-// pairs makes pairs at the rate until enough is written, or etcd is full.
+// pairs writes pairs at the rate until quotasWritten, or until etcd is full.
 func (l *load) pairs(sweep time.Duration) (full bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())

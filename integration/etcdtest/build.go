@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// programs are the packages of etcd's commands, which the module in the directory "server" requires.
+// programs are the packages of etcd's commands. The module in the directory "server" requires them.
 var programs = map[string]string{"etcd": "go.etcd.io/etcd/server/v3", "etcdctl": "go.etcd.io/etcd/etcdctl/v3", "etcdutl": "go.etcd.io/etcd/etcdutl/v3"}
 
-// get returns where a program of etcd is. It is built once for each version and kept below the user's cache directory.
+// get returns the file of a program of etcd. It builds each version once, and keeps it in the user's cache directory.
 func get(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -43,7 +43,7 @@ func get(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// need returns where a program of etcd is. Without it the test is skipped, or fails where clients are required.
+// need returns the file of a program of etcd. Without it, need skips the test, or fails it if clients are required.
 func need(t testing.TB, name string) string {
 	t.Helper()
 	program, err := get(t.Context(), name)
@@ -57,7 +57,7 @@ func need(t testing.TB, name string) string {
 	return ""
 }
 
-// Archive makes an archive of etcd's programs in a directory, with the name and the form of those that the project releases.
+// Archive makes an archive of etcd's programs in a directory, as etcd's project releases it.
 func Archive(t testing.TB, dir string) {
 	t.Helper()
 	name := "etcd-v3.0.0-linux-amd64"
@@ -76,7 +76,7 @@ func Archive(t testing.TB, dir string) {
 	}
 }
 
-// keep has a file made unless it is there: whole or not at all, and by one process at a time.
+// keep calls make for a file that does not exist. One process does so at a time, and a failure leaves no file.
 func keep(file string, make func(to string) error) error {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -99,7 +99,7 @@ func keep(file string, make func(to string) error) error {
 	return os.Rename(file+".new", file)
 }
 
-// goCommand runs the go command in a directory and returns what it printed.
+// goCommand runs the go command in a directory and returns its output.
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

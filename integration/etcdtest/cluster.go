@@ -1,14 +1,13 @@
 //go:build linux
 
-// Package etcdtest runs clusters of etcd for tests: real members, each a process that can be killed, stopped and started
-// again, and relays that lie between a client and a member and pass on what they like.
+// Package etcdtest runs clusters of etcd for tests. Each member is a process, which a test can kill, stop and start again. Relays between
+// a client and a member delay or drop data.
 //
-// [Start] starts a [Cluster], [NewRelay] and [Cluster.Relays] start a [Relay]. Both end with the test. What is spoken to
-// are addresses of this machine only, of 127.0.0.0/8 and chosen at random for each cluster, so that clusters of several
-// test programs do not meet, and a member has its ports again when it is started again.
+// [Start] starts a [Cluster]; [NewRelay] and [Cluster.Relays] start a [Relay]. All end with the test. Each cluster has random addresses of 127.0.0.0/8,
+// so that the clusters of several test programs do not meet, and a restarted member has its ports again.
 //
-// etcd is built from a module of its own (directory server) by the first test that needs it, which takes a minute, and kept in
-// the user's cache directory. Where that fails, tests are skipped; with FTPLOCKD_REQUIRE_CLIENTS=1 they fail.
+// The first test builds etcd from a module of its own (directory server), which takes a minute, and keeps it in the user's cache
+// directory. If that fails, tests are skipped; with FTPLOCKD_REQUIRE_CLIENTS=1 they fail.
 package etcdtest
 
 import (
@@ -30,10 +29,10 @@ import (
 	"time"
 )
 
-// patience is how long a cluster may take to answer.
+// patience is the time within which a cluster must answer.
 const patience = 2 * time.Minute
 
-// Cluster is a cluster of etcd. Its methods are for the test's own goroutine.
+// Cluster is a cluster of etcd. It is for use by the test's own goroutine.
 type Cluster struct {
 	t       testing.TB
 	program string
@@ -46,7 +45,7 @@ type Cluster struct {
 // member is one member of a cluster.
 type member struct {
 	name    string
-	address string // its host; the ports are those of the constants below
+	address string // its host
 	log     *os.File
 	cmd     *exec.Cmd     // nil: it does not run
 	exited  chan struct{} // closed when cmd has ended
@@ -56,7 +55,7 @@ type member struct {
 func (m *member) client() string { return m.address + ":2379" }
 func (m *member) peer() string   { return "http://" + m.address + ":2380" }
 
-// Start starts a cluster of n members and returns when all of them answer. The flags are etcd's own.
+// Start starts a cluster of n members with flags of etcd, and returns when all of them answer.
 func Start(t testing.TB, n int, flags ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, program: need(t, "etcd"), dir: t.TempDir(), flags: flags, client: &http.Client{Transport: &http.Transport{}}}
@@ -78,7 +77,7 @@ func Start(t testing.TB, n int, flags ...string) *Cluster {
 	return c
 }
 
-// Network returns what addresses of this machine begin with that no other test uses, such as "127.17.4.". It is the test's until its end.
+// Network returns the first part of addresses of this machine, such as "127.17.4.". No other test uses it until the test ends.
 func Network(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -92,7 +91,7 @@ func Network(t testing.TB) string {
 	return ""
 }
 
-// Endpoints are where clients reach the members, as host:port.
+// Endpoints returns the addresses of the members, as host:port.
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, m := range c.members {
@@ -101,7 +100,7 @@ func (c *Cluster) Endpoints() []string {
 	return all
 }
 
-// Kill ends a member by SIGKILL and waits for its end.
+// Kill sends SIGKILL to a member, and waits for its end.
 func (c *Cluster) Kill(i int) {
 	m := c.members[i]
 	if m.cmd == nil {
@@ -112,19 +111,19 @@ func (c *Cluster) Kill(i int) {
 	m.cmd, m.stopped = nil, false
 }
 
-// Stop stops a member: it does nothing more, and its connections stay.
+// Stop stops a member with SIGSTOP. Its connections stay.
 func (c *Cluster) Stop(i int) {
 	c.t.Helper()
 	c.signal(i, syscall.SIGSTOP)
-	// The kernel stops one thread after the other, when it comes to run: until then they go on.
+	// The kernel stops the threads one after the other.
 	for deadline := time.Now().Add(10 * time.Second); !stopped(c.members[i].cmd.Process.Pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatal(c.members[i].name, " goes on though it was stopped")
+			c.t.Fatal(c.members[i].name, " does not stop")
 		}
 	}
 }
 
-// stopped reports whether all threads of a process are.
+// stopped reports whether all threads of a process are stopped.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
@@ -139,7 +138,7 @@ func stopped(pid int) bool {
 	return len(threads) > 0
 }
 
-// Continue has a member that was stopped go on.
+// Continue continues a stopped member.
 func (c *Cluster) Continue(i int) { c.signal(i, syscall.SIGCONT) }
 
 func (c *Cluster) signal(i int, signal syscall.Signal) {
@@ -154,7 +153,7 @@ func (c *Cluster) signal(i int, signal syscall.Signal) {
 	m.stopped = signal == syscall.SIGSTOP
 }
 
-// Restart starts a member that was killed, on its data. One that runs is killed first. It does not wait: see Ready.
+// Restart starts a member on its data, after it has killed a running one. It does not wait: see Ready.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
 	c.Kill(i)
@@ -165,7 +164,7 @@ func (c *Cluster) Restart(i int) {
 	}
 	cmd := exec.Command(c.program, append([]string{
 		"--name", m.name, "--data-dir", filepath.Join(c.dir, m.name), "--log-level", "error",
-		"--unsafe-no-fsync", // no test takes the power away, and other programs may keep the disk busy
+		"--unsafe-no-fsync", // no test ends the power, and the disk may be busy
 		"--listen-client-urls", "http://" + m.client(), "--advertise-client-urls", "http://" + m.client(),
 		"--listen-peer-urls", m.peer(), "--initial-advertise-peer-urls", m.peer(),
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",
@@ -182,13 +181,13 @@ func (c *Cluster) Restart(i int) {
 	}(m.exited)
 }
 
-// Ready returns when all members that run and are not stopped answer, which takes a majority of the cluster.
+// Ready waits until all members answer that run and are not stopped. They answer only if they are a majority.
 func (c *Cluster) Ready() {
 	c.t.Helper()
 	end := time.Now().Add(patience)
 	for i, m := range c.members {
 		for m.cmd != nil && !m.stopped {
-			err := c.ask(i, "/health", nil)
+			err := c.ask(i, "/health", "", nil)
 			if err == nil {
 				break
 			}
@@ -204,7 +203,7 @@ func (c *Cluster) Ready() {
 	}
 }
 
-// LeaderIndex returns which member leads, as the members say that run. It waits for an election that is under way.
+// LeaderIndex returns the index of the leader. It waits for the end of an election.
 func (c *Cluster) LeaderIndex() int {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -218,7 +217,7 @@ func (c *Cluster) LeaderIndex() int {
 				}
 				Leader string
 			}
-			if c.ask(i, "/v3/maintenance/status", &status) == nil && status.Leader == status.Header.Member && c.ask(i, "/health", nil) == nil {
+			if c.ask(i, "/v3/maintenance/status", "{}", &status) == nil && status.Leader == status.Header.Member && c.ask(i, "/health", "", nil) == nil {
 				return i
 			}
 		}
@@ -227,13 +226,13 @@ func (c *Cluster) LeaderIndex() int {
 	return -1
 }
 
-// ask sends a request to a member. Paths of /v3 are those of etcd's gateway, whose replies are JSON.
-func (c *Cluster) ask(i int, path string, reply any) error {
+// ask sends a request to a member. With a reply it is a request to etcd's gateway, in JSON.
+func (c *Cluster) ask(i int, path, body string, reply any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	method, body := http.MethodGet, ""
+	method := http.MethodGet
 	if reply != nil {
-		method, body = http.MethodPost, "{}"
+		method = http.MethodPost
 	}
 	q, err := http.NewRequestWithContext(ctx, method, "http://"+c.members[i].client()+path, strings.NewReader(body))
 	if err != nil {
@@ -256,7 +255,7 @@ func (c *Cluster) ask(i int, path string, reply any) error {
 	return json.Unmarshal(text, reply)
 }
 
-// cleanup ends all members, and shows what they logged if the test has failed.
+// cleanup ends all members. If the test has failed, it shows their logs.
 func (c *Cluster) cleanup() {
 	for i, m := range c.members {
 		c.Kill(i)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Relay passes on what a client and a server say, or not. Its methods are for any goroutine.
+// Relay connects clients to a server, and delays or drops their data. It is for use by several goroutines.
 type Relay struct {
 	target   string
 	listener net.Listener
@@ -19,27 +19,27 @@ type Relay struct {
 	mode    mode
 	delay   time.Duration
 	late    time.Time     // see HealLate
-	changed chan struct{} // closed when one of these changes
+	changed chan struct{} // closed at the next change of these
 	pairs   map[*pair]struct{}
 	closed  bool
 }
 
-// mode is what a relay does with what comes.
+// mode is what a relay does with data.
 type mode int
 
 const (
 	passing     mode = iota
-	cut              // nothing goes through, and connections that had it so end when it is over
-	holding          // nothing goes through, and all of it does when it is over
-	holdReplies      // the same, of what the server says
+	cut              // it drops all data, and ends the connections afterwards
+	holding          // it keeps all data until later
+	holdReplies      // it keeps the data of the server until later
 )
 
-// pair is a connection's two halves.
+// pair is a connection of a client and the one to the server.
 type pair struct {
 	client, server net.Conn
 	once           sync.Once
 	ended          chan struct{}
-	late           bool // of what came after Relay.late nothing goes through
+	late           bool // it drops data that came after Relay.late
 }
 
 func (p *pair) end() {
@@ -52,7 +52,7 @@ func (p *pair) end() {
 	})
 }
 
-// NewRelay starts a relay before a host:port. It ends with the test.
+// NewRelay starts a relay to a host:port. It ends with the test.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func NewRelay(t testing.TB, target string) *Relay {
 	return r
 }
 
-// Relays starts one before each member.
+// Relays starts a relay to each member.
 func (c *Cluster) Relays() []*Relay {
 	c.t.Helper()
 	var all []*Relay
@@ -75,27 +75,26 @@ func (c *Cluster) Relays() []*Relay {
 	return all
 }
 
-// Endpoint is where clients reach the relay, as host:port.
+// Endpoint returns the address of the relay, as host:port.
 func (r *Relay) Endpoint() string { return r.listener.Addr().String() }
 
-// Cut has nothing go through: connections stay and are silent, new ones get no answer. What is sent meanwhile is lost:
-// with Heal these connections end.
+// Cut drops all data. Connections stay open, and new ones get no answer, until Heal ends them.
 func (r *Relay) Cut() { r.set(cut, 0) }
 
-// Delay has everything come so much later.
+// Delay delays all data, in both directions.
 func (r *Relay) Delay(d time.Duration) { r.set(passing, d) }
 
-// HoldBack has nothing go through until Heal, and then all of it, late.
+// HoldBack keeps all data until Heal, and delivers it then.
 func (r *Relay) HoldBack() { r.set(holding, 0) }
 
-// HoldReplies is HoldBack for what the server says: it hears everything at once.
+// HoldReplies keeps the data of the server until Heal. The server receives everything at once.
 func (r *Relay) HoldReplies() { r.set(holdReplies, 0) }
 
-// Heal has everything go through.
+// Heal delivers all data at once.
 func (r *Relay) Heal() { r.set(passing, 0) }
 
-// HealLate is Heal for new connections. Those that there are pass on what came until then and nothing more: what a client has given up
-// arrives, and that it was given up does not. With Heal they end.
+// HealLate is Heal for new connections. The present ones deliver data that came before a time, and nothing more: a request that the client gave
+// up arrives, but its cancellation does not. Heal ends them.
 func (r *Relay) HealLate(until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +132,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// carry passes on one connection until it has ended.
+// carry serves one connection until its end.
 func (r *Relay) carry(p *pair) {
 	defer p.end()
 	if !r.add(p) {
@@ -170,7 +169,7 @@ func (r *Relay) remove(p *pair) {
 	delete(r.pairs, p)
 }
 
-// joined notes the other half of a connection, unless it has ended.
+// joined sets the connection to the server, unless the client's has ended.
 func (r *Relay) joined(p *pair, server net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,13 +182,13 @@ func (r *Relay) joined(p *pair, server net.Conn) bool {
 	}
 }
 
-// piece is what was read at once.
+// piece is the data of one read.
 type piece struct {
 	data []byte
 	at   time.Time
 }
 
-// pump passes on what one side sends, in order and each piece when it may, and then its end.
+// pump delivers the pieces of one side in order, each at its time, and then the end.
 func (r *Relay) pump(p *pair, from, to net.Conn, reply bool) {
 	defer p.end()
 	pieces := make(chan piece, 1024)
@@ -212,7 +211,7 @@ func (r *Relay) pump(p *pair, from, to net.Conn, reply bool) {
 		}
 	})
 	defer reading.Wait()
-	defer p.end() // what reads is waited for
+	defer p.end() // ends the goroutine that reads
 	for next := range pieces {
 		if !r.pass(p, reply, next.at) {
 			return
@@ -224,7 +223,7 @@ func (r *Relay) pump(p *pair, from, to net.Conn, reply bool) {
 	r.pass(p, reply, time.Now())
 }
 
-// reach returns when the server can be reached; false: the connection has ended. Connections are made while what they say is held back.
+// reach waits until the relay connects to the server; false: the connection has ended. Only Cut prevents it.
 func (r *Relay) reach(p *pair) bool {
 	for {
 		r.mu.Lock()
@@ -241,7 +240,7 @@ func (r *Relay) reach(p *pair) bool {
 	}
 }
 
-// pass returns when a piece that came at a time may go through; false: the connection has ended.
+// pass waits until a piece that came at a time may be delivered; false: the connection has ended.
 func (r *Relay) pass(p *pair, reply bool, at time.Time) bool {
 	for {
 		r.mu.Lock()

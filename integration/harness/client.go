@@ -17,14 +17,14 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// Client takes locks, reads and writes their files and gives them back, at random, and tells of it. An owner to it is a connection.
+// Client takes locks, reads and writes their files and releases them, at random, and records it. Each of its connections is an owner.
 type Client struct {
 	ID     int
 	Random *rand.Rand
-	Teller Teller
+	Record *Record
 	Login  func(owner string) (*Session, error)              // opens a session, for binary transfers
 	Boss   func(of *Session, owner string) (*Session, error) // opens an administrator's at the same server; nil: it breaks no locks
-	Stop   func()                                            // is called where it does most harm that a client stops; nil: none does
+	Stop   func() error                                      // is called where a stop of the client does most harm; an error ends the connections. nil: no call
 	Cut    bool                                              // the network cuts: a part of a file may be all that is read
 
 	s     *Session
@@ -33,7 +33,7 @@ type Client struct {
 	value int
 }
 
-// Run goes on until it is over.
+// Run works until over returns true.
 func (c *Client) Run(over func() bool) {
 	defer c.leave()
 	for !over() {
@@ -51,10 +51,11 @@ func (c *Client) leave() {
 	}
 }
 
-func (c *Client) stop() {
-	if c.Stop != nil {
-		c.Stop()
+func (c *Client) stop() error {
+	if c.Stop == nil {
+		return nil
 	}
+	return c.Stop()
 }
 
 func (c *Client) owner() string { return fmt.Sprintf("%d.%d", c.ID, c.conn) }
@@ -71,7 +72,7 @@ func (c *Client) connect() (err error) {
 	return err
 }
 
-// round is one turn: the lock, its file, or what is to be refused.
+// round acquires a lock and uses its file, or sends a command without the lock.
 func (c *Client) round() error {
 	if c.s == nil {
 		if err := c.connect(); err != nil {
@@ -93,7 +94,9 @@ func (c *Client) round() error {
 	if err != nil || !held {
 		return err
 	}
-	c.stop()
+	if err := c.stop(); err != nil {
+		return err
+	}
 	if c.Random.IntN(2) == 0 {
 		if err := c.retrieve(name); err != nil {
 			return err
@@ -104,7 +107,9 @@ func (c *Client) round() error {
 			return err
 		}
 	}
-	c.stop()
+	if err := c.stop(); err != nil {
+		return err
+	}
 	if c.Random.IntN(20) == 0 {
 		return errors.New("it goes without giving the lock back")
 	}
@@ -117,23 +122,23 @@ func (c *Client) begin(o Op) *Op {
 	if o.Owner == "" {
 		o.Owner = c.owner()
 	}
-	return c.Teller.Begin(o)
+	return c.Record.Begin(o)
 }
 
-// keptFrom matches refusals that say nothing about who holds the lock.
-var keptFrom = regexp.MustCompile("others came earlier|kept back")
+// keptFrom matches refusals that do not name a holder.
+var keptFrom = regexp.MustCompile("others came earlier|cannot be acquired")
 
-// refusedFor reports whether an error is a reply that refuses for good.
+// refusedFor reports whether an error is a permanent refusal.
 func refusedFor(err error) bool {
 	var no *Refused
 	return errors.As(err, &no) && no.Reply.Code >= 500
 }
 
-// unknown is an error of an operation whose outcome nobody knows, unless the server said that it changed nothing.
+// unknown returns the error of an operation without a known outcome, or nil if the server replied that it changed nothing.
 func (c *Client) unknown(o *Op, err error) error {
 	var no *Refused
 	if errors.As(err, &no) && no.Reply.Code == 451 && strings.Contains(no.Reply.Text, "nothing was changed") {
-		c.Teller.Nothing(o)
+		c.Record.Nothing(o)
 		time.Sleep(20 * time.Millisecond)
 		return nil
 	}
@@ -148,16 +153,16 @@ func (c *Client) take(name string) (held bool, err error) {
 		return false, err
 	case r.Code == 257:
 		o.Token = lock.Token(Token(r))
-		c.Teller.End(o, locktest.Done)
+		c.Record.End(o, locktest.Done)
 		return true, nil
 	case r.Code == 550 && strings.Contains(r.Text, "held by"):
-		c.Teller.End(o, locktest.Refused)
+		c.Record.End(o, locktest.Refused)
 	case r.Code == 550 && keptFrom.MatchString(r.Text):
-		c.Teller.End(o, locktest.Queued)
-	case r.Code == 550 && strings.Contains(r.Text, "not waited for any longer"): // the server ends
-		c.Teller.Nothing(o)
+		c.Record.End(o, locktest.Queued)
+	case r.Code == 550 && strings.Contains(r.Text, "the wait ended: another command came, or the session ends"): // the server ends
+		c.Record.Nothing(o)
 	case r.Code >= 500:
-		c.Teller.Fail("MKD %s: %v", name, r)
+		c.Record.Fail("MKD %s: %v", name, r)
 	default:
 		return false, c.unknown(o, &Refused{r})
 	}
@@ -171,9 +176,9 @@ func (c *Client) give(name string) error {
 	case err != nil:
 		return err
 	case r.Code == 250:
-		c.Teller.End(o, locktest.Done)
+		c.Record.End(o, locktest.Done)
 	case r.Code == 550:
-		c.Teller.End(o, locktest.Refused)
+		c.Record.End(o, locktest.Refused)
 	default:
 		return c.unknown(o, &Refused{r})
 	}
@@ -188,9 +193,9 @@ func (c *Client) store(name string) error {
 	var no *Refused
 	switch {
 	case err == nil:
-		c.Teller.End(o, locktest.Done)
+		c.Record.End(o, locktest.Done)
 	case errors.As(err, &no) && (no.Reply.Code == 550 || no.Reply.Code == 553):
-		c.Teller.End(o, locktest.Refused)
+		c.Record.End(o, locktest.Refused)
 	default:
 		return c.unknown(o, err)
 	}
@@ -198,7 +203,7 @@ func (c *Client) store(name string) error {
 }
 
 func (c *Client) upload(path string, content []byte) error {
-	// Or an upload that is cut off in the network would count as one that has come to its end.
+	// Otherwise an upload that the network cuts off would look complete.
 	if _, err := c.s.Ask(fmt.Sprint("ALLO ", len(content))); err != nil {
 		return err
 	}
@@ -210,7 +215,9 @@ func (c *Client) upload(path string, content []byte) error {
 	if _, err := data.Write(content[:len(content)/2]); err != nil {
 		return err
 	}
-	c.stop()
+	if err := c.stop(); err != nil {
+		return err
+	}
 	if _, err := data.Write(content[len(content)/2:]); err != nil {
 		return err
 	}
@@ -234,14 +241,14 @@ func (c *Client) retrieve(name string) error {
 	case c.Cut && len(content) < len(whole) && (len(content) < 19 || bytes.HasPrefix(whole, content)):
 		return errors.New("cut off") // in the network, which an end of the data looks like
 	case err != nil || !bytes.Equal(content, whole):
-		c.Teller.Fail("torn: %d bytes, %.40q", len(content), content)
+		c.Record.Fail("torn: %d bytes, %.40q", len(content), content)
 		return nil
 	}
-	c.Teller.End(o, locktest.Done)
+	c.Record.End(o, locktest.Done)
 	return nil
 }
 
-// breakLock has an administrator take the lock away from whoever holds it.
+// breakLock breaks the lock as an administrator.
 func (c *Client) breakLock(name string) error {
 	owner := "boss of " + c.owner()
 	boss, err := c.Boss(c.s, owner)
@@ -263,9 +270,9 @@ func (c *Client) breakLock(name string) error {
 	case err != nil:
 		return nil
 	case r.Code == 200:
-		c.Teller.End(o, locktest.Done)
+		c.Record.End(o, locktest.Done)
 	case r.Code >= 500: // it has been given back meanwhile
-		c.Teller.Nothing(o)
+		c.Record.Nothing(o)
 	default:
 		_ = c.unknown(o, &Refused{r})
 	}

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is the clock of one server that is built with the tag testclock. Its steps are added to the system's.
+// Clock is the clock of one server that was built with the tag testclock: the system's clock plus the steps.
 type Clock struct {
 	File       string
 	Wall, Boot time.Duration
 	BootID     string // "": the system's
 }
 
-// Env is what is added to the server's environment.
+// Env returns the variable for the server's environment.
 func (c *Clock) Env() string { return "FTPLOCKD_TEST_CLOCK=" + c.File }
 
-// Write puts the steps in force, by one rename.
+// Write makes the server use the steps. It replaces the file by one rename.
 func (c *Clock) Write(t testing.TB) {
 	t.Helper()
 	data, err := json.Marshal(map[string]string{"wall": c.Wall.String(), "boot": c.Boot.String(), "boot_id": c.BootID})
@@ -38,7 +38,7 @@ func (c *Clock) Write(t testing.TB) {
 	}
 }
 
-// Now is a clock that all processes of this machine share, in nanoseconds.
+// Now returns the time of a clock that all processes of this machine share, in nanoseconds.
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -49,7 +49,7 @@ func Now() int64 {
 
 var ageLine = regexp.MustCompile(`for (\S+), (?:expires in (\S+)|never expires)`)
 
-// Ages reads how long a lock has been held and when it ends, from a 211 or a 550.
+// Ages returns how long a lock is held and how long it remains, from the text of a 211 or 550.
 func Ages(t testing.TB, r Reply) (held, left time.Duration) {
 	t.Helper()
 	m := ageLine.FindStringSubmatch(r.Text)

@@ -1,10 +1,9 @@
-// Package harness is what the tests of built ftplockds share: those of integration, and those of integration/cluster.
+// Package harness has the parts that the tests of built programs share.
 //
-// Its parts are a Session (a control connection that a test speaks line by line), a LogBuffer, the Clock of a server that is built with the
-// tag testclock, Overlay (the sources of a server that lacks its guards) and a Record: what clients at random did and were told, which
-// Operations makes into what porcupine checks.
+// A Session is a control connection, a LogBuffer has the log of a server, a Clock is the clock of a server built with the tag testclock, and Overlay
+// makes the sources of a server without a guard. A Client uses locks and files at random. Its Record is converted by Operations for porcupine.
 //
-// Only tests import it. Nothing of it waits for ever; what a server does not do within Patience it does not do.
+// Only tests import it. Each wait ends after Patience at the latest.
 //
 // Start reading at session.go and history.go.
 package harness

@@ -18,13 +18,13 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// HistoryLocks are what clients fight for. Each protects the file of its name.
+// HistoryLocks are the locks that clients compete for. Each protects the file of its name.
 var HistoryLocks = []string{"/a_lock", "/b_lock", "/c_lock"}
 
-// releasedAtEnd are those whose holds may end with their connection.
+// releasedAtEnd has the locks whose holds may end with their connection.
 var releasedAtEnd = map[string]bool{"/a_lock": true, "/c_lock": true}
 
-// HistoryTables is a configuration under which their holds end in many ways.
+// HistoryTables returns a configuration under which their holds end in many ways.
 func HistoryTables(age time.Duration) string {
 	return strings.ReplaceAll(`
 [files]
@@ -54,10 +54,10 @@ protects = ["/c.tsv"]
 `, "AGE", age.String())
 }
 
-// FileOf is the file that a lock protects.
+// FileOf returns the file that a lock protects.
 func FileOf(name string) string { return strings.TrimSuffix(name, "_lock") + ".tsv" }
 
-// HistoryText is a file that holds a value: so many lines of it, so that a part of it shows.
+// HistoryText returns the content of a file for a value: 300 equal lines, so that a partial file is detected.
 func HistoryText(value int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%019d\n", value), 300) }
 
 // Op is one operation of a client.
@@ -69,30 +69,20 @@ type Op struct {
 	Name         string
 	Value        int // that is written, or was read
 	Call, Return int64
-	Result       locktest.Result // "": nobody knows
+	Result       locktest.Result // "": not known
 	Token        lock.Token
-	Nothing      bool          // the server said that it changed nothing
-	Lives        time.Duration // how long a lock does that was taken then; 0: as the history says
+	Nothing      bool          // the server replied that it changed nothing
+	Lives        time.Duration // the age of a lock that the operation acquires; 0: that of the history
 }
 
-// Teller is told of each operation before it begins and when it has ended.
-type Teller interface {
-	Begin(Op) *Op
-	End(*Op, locktest.Result)
-	Nothing(*Op)                     // it changed nothing, whatever stood
-	Fail(format string, args ...any) // no network explains that
-}
-
-// Record is what all clients did and were told.
+// Record has the operations of all clients and their results.
 type Record struct {
 	mu       sync.Mutex
 	ops      []*Op
 	failures []string
 }
 
-var _ Teller = (*Record)(nil)
-
-// Begin implements Teller.
+// Begin records the begin of an operation.
 func (r *Record) Begin(o Op) *Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,46 +91,34 @@ func (r *Record) Begin(o Op) *Op {
 	return &o
 }
 
-// End implements Teller.
+// End records the result of an operation.
 func (r *Record) End(o *Op, result locktest.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.Return, o.Result = Now(), result
 }
 
-// Nothing implements Teller.
+// Nothing records that an operation changed nothing.
 func (r *Record) Nothing(o *Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.Nothing = true
 }
 
-// Fail implements Teller.
+// Fail records a fault that no network explains.
 func (r *Record) Fail(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
-// Told takes over what a client in another process was told: when an operation begins, and again when it has ended. seen are those of the client.
-func (r *Record) Told(seen map[int]*Op, o Op) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if before := seen[o.Seq]; before != nil {
-		*before = o
-		return
-	}
-	seen[o.Seq] = &o
-	r.ops = append(r.ops, &o)
-}
-
-// Ops are all, when nobody tells any more.
+// Ops returns all operations. Call it when the clients have ended.
 func (r *Record) Ops() []*Op { return r.ops }
 
-// Failures are what clients complained of, when nobody tells any more.
+// Failures returns the faults that Fail recorded. Call it when the clients have ended.
 func (r *Record) Failures() []string { return r.failures }
 
-// Step has a session do something and notes what came of it.
+// Step sends a command of a session and records the outcome.
 func (r *Record) Step(s *Session, o Op, line string) {
 	s.T.Helper()
 	verb, name, _ := strings.Cut(line, " ")
@@ -158,7 +136,7 @@ func (r *Record) Step(s *Session, o Op, line string) {
 	}
 }
 
-// Break has an administrator take a lock away, and notes it.
+// Break breaks a lock as an administrator, and records it.
 func (r *Record) Break(boss *Session, o Op, name string) {
 	boss.T.Helper()
 	o.Verb, o.Name = locktest.BREAK, name
@@ -167,7 +145,7 @@ func (r *Record) Break(boss *Session, o Op, name string) {
 	r.End(begun, locktest.Done)
 }
 
-// Upload begins one to the file of a lock, and returns what ends it and notes what came of it.
+// Upload begins an upload to the file of a lock. The returned function ends the upload and records the outcome.
 func (r *Record) Upload(s *Session, o Op, name string) (finish func()) {
 	s.T.Helper()
 	o.Verb, o.Name = locktest.STOR, name
@@ -195,7 +173,7 @@ func (r *Record) Upload(s *Session, o Op, name string) (finish func()) {
 	}
 }
 
-// ReadAll reads the files a last time.
+// ReadAll reads all files, and records it.
 func (r *Record) ReadAll(t testing.TB, s *Session) {
 	t.Helper()
 	for _, name := range HistoryLocks {
@@ -211,7 +189,7 @@ func (r *Record) ReadAll(t testing.TB, s *Session) {
 	}
 }
 
-// Counts are how many operations ended how.
+// Counts returns the number of operations for each verb and result.
 func (r *Record) Counts() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +207,7 @@ func (r *Record) Counts() map[string]int {
 	return counts
 }
 
-// Enough reports whether there are so many of each kind of operation that the history proves something.
+// Enough reports whether the history has at least so many operations of each kind, so that it proves something.
 func (r *Record) Enough(least int) bool {
 	counts := r.Counts()
 	for _, kind := range []string{"MKD done", "MKD refused", "RMD done", "RMD refused", "STOR done", "STOR refused", "RETR done"} {
@@ -240,8 +218,8 @@ func (r *Record) Enough(least int) bool {
 	return true
 }
 
-// Operations makes of what was told what porcupine checks. young and old are how long a lock lives at least and at most; 0: none ends by its age. until
-// is when an operation of which nobody knows what became is over.
+// Operations converts operations for porcupine. young and old are the shortest and the longest age of a lock; 0: no lock ends by its age. until
+// returns the end of an operation without a known outcome.
 func Operations(ops []*Op, young, old time.Duration, until func(*Op) int64) (all []porcupine.Operation) {
 	last := make(map[string]*Op) // of each connection: the last operation that had a reply
 	lost := make(map[string]*Op) // and an RMD that had none

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// LogBuffer is what a server logged.
+// LogBuffer has the log of a server.
 type LogBuffer struct {
 	mu    sync.Mutex
 	text  strings.Builder
 	grown chan struct{} // closed with the next write
 }
 
-// NewLogBuffer makes an empty one.
+// NewLogBuffer returns an empty buffer.
 func NewLogBuffer() *LogBuffer { return &LogBuffer{grown: make(chan struct{})} }
 
 // Write implements io.Writer.
@@ -70,7 +70,7 @@ func (l *LogBuffer) await(t testing.TB, has func(log string) bool, format string
 	}
 }
 
-// Complaint is what a log must not have, but for what is allowed; "": it has none of it.
+// Complaint returns a text in the log that reports a fault and is not allowed; "": there is none.
 func (l *LogBuffer) Complaint(allowed ...string) string {
 	for _, bad := range []string{"DATA RACE", "panic:", "goroutine ", "level=ERROR"} {
 		if strings.Contains(l.String(), bad) && !strings.Contains(strings.Join(allowed, "\n"), bad) {

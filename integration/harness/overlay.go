@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// BrokenEnv names the guard that a server which is built with Overlay lacks.
+// BrokenEnv is the variable that names the guard to leave out, for servers built with Overlay.
 const BrokenEnv = "FTPLOCKD_TEST_BROKEN"
 
-// Replacement puts one text in the place of another, which must be in the file once.
+// Replacement replaces a text, which must be in the file once.
 type Replacement struct{ File, Old, New string }
 
 var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
 
-// Overlay makes the file for "go build -overlay" with which a server has replaced sources, so that nothing of it is in the real one: a checker that
-// finds nothing wrong proves something only if it finds what is. Their packages have the function broken, which says whether the environment
-// names a guard; more are files of their own. All is put into dir; root is where the repository is.
+// Overlay writes replaced sources and the file for "go build -overlay" into dir, and returns that file. A checker that finds no fault proves something
+// only if it finds one in a server without a guard. In the replaced packages the function broken reports whether the environment names a guard.
+// more has additional files by their names. root is the directory of the repository.
 func Overlay(root, dir string, all []Replacement, more map[string]string) (file string, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return "", err

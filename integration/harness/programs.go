@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Patience is how long a reply, or what a test waits for, may take.
+// Patience is the time limit of a reply, and of an event that a test waits for.
 const Patience = 2 * time.Minute
 
 // The account that most clients log in with.
@@ -27,8 +27,8 @@ const (
 	Password = "secret"
 )
 
-// Main runs a package's tests, so many at once unless the command line says how many: most wait, for other processes or for time to pass. prepare
-// is called first, with a directory for what is built.
+// Main calls prepare with a directory for built programs, and runs the tests of a package. parallel is the default of the flag -parallel: most tests
+// wait for other processes.
 func Main(m *testing.M, parallel string, prepare func(dir string) error) (status int) {
 	flag.Parse()
 	given := false
@@ -69,8 +69,8 @@ func Build(program, to string, flags ...string) error {
 	return nil
 }
 
-// Sources tells the go command on what the tests depend besides themselves: it takes down what files a test looks at, and would take the result
-// of an earlier run for that of another server. root is where the repository is.
+// Sources looks at each source of the server, because the go command records the files that a test looks at. Otherwise it would reuse the result of
+// a test of an older server. root is the directory of the repository.
 func Sources(root string) error {
 	return filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -85,20 +85,20 @@ func Sources(root string) error {
 			_, err = os.Stat(path)
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // it was renamed just now
+			return nil // it was renamed meanwhile
 		}
 		return err
 	})
 }
 
-// Environment is ours without what users of the server, of netlock and of the examples set: tests say it themselves.
+// Environment returns the environment without the variables of the server, netlock and the examples.
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "NETLOCK_") || strings.HasPrefix(v, "FTP_") || strings.HasPrefix(v, "FTPLOCKD_")
 	})
 }
 
-// Need skips a test whose client is not installed, or fails it where all clients must be.
+// Need skips a test if a program is not installed, or fails it if FTPLOCKD_REQUIRE_CLIENTS is 1.
 func Need(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
@@ -108,7 +108,7 @@ func Need(t testing.TB, programs ...string) {
 	}
 }
 
-// Missing skips a test, or fails it where nothing may be missing.
+// Missing skips a test for a reason, or fails it if FTPLOCKD_REQUIRE_CLIENTS is 1.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("FTPLOCKD_REQUIRE_CLIENTS") == "1" {
@@ -117,7 +117,7 @@ func Missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// Await waits for something that nobody tells of, such as a file on disk.
+// Await polls until happened returns true. Use it for events without a notification, such as a file on disk.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !happened(); time.Sleep(2 * time.Millisecond) {
@@ -127,7 +127,7 @@ func Await(t testing.TB, what string, happened func() bool) {
 	}
 }
 
-// Accounts is the part of a configuration that has the accounts: Account, "other", those that are named, and the administrator "boss".
+// Accounts returns the accounts of a configuration: Account, "other", the given names, and the administrator "boss".
 func Accounts(more ...string) string {
 	var b strings.Builder
 	for _, name := range slices.Concat([]string{Account, "other"}, more, []string{"boss"}) {
@@ -136,7 +136,7 @@ func Accounts(more ...string) string {
 	return b.String()
 }
 
-// passwordHash is a quick one: of many accounts, checked under the race detector.
+// passwordHash returns a hash that is quick to check.
 var passwordHash = sync.OnceValue(func() string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(Password), bcrypt.MinCost)
 	if err != nil {

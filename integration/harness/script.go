@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// ExitStatus is a command for scripts. It runs a program, which must end with a status: status 64 netlock run.
+// ExitStatus is a command for scripts. It runs a program, which must end with a status: status 64 netlock.
 func ExitStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status NUMBER PROGRAM ARGUMENTS...")

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Session is a control connection that a test speaks line by line. The methods that return an error are for
-// any goroutine, the others for the test's own.
+// Session is a control connection on which a test sends single lines. The methods that return an error are for any goroutine, the others for the
+// goroutine of the test.
 type Session struct {
 	T     testing.TB // may be nil, where only methods that return an error are called
 	Conn  net.Conn
 	R     *bufio.Reader
-	Haste time.Duration // how long a reply may take; 0: Patience
+	Haste time.Duration // the time limit of a reply; 0: Patience
 }
 
 // Reply is a whole reply, the lines of its text joined with "\n".
@@ -34,7 +34,7 @@ type Refused struct{ Reply Reply }
 
 func (e *Refused) Error() string { return e.Reply.String() }
 
-// Connect opens a control connection and reads the greeting. from is an address of this machine; nil: the one that the kernel chooses.
+// Connect opens a control connection and reads the greeting. from is an address of this machine; nil: the kernel chooses one.
 func Connect(from net.Addr, address string, haste time.Duration) (*Session, Reply, error) {
 	dialer := net.Dialer{Timeout: cmp.Or(haste, Patience), LocalAddr: from}
 	conn, err := dialer.Dial("tcp", address)
@@ -71,7 +71,7 @@ func Login(from net.Addr, address, name string, haste time.Duration) (*Session, 
 	return s, nil
 }
 
-// LoginAny logs in at the first of the addresses that lets it in, as clients do that are told several, for binary transfers.
+// LoginAny logs in at the first address that accepts the login, as clients with several addresses do, and sets TYPE I.
 func LoginAny(addresses []string, name string, haste time.Duration) (s *Session, err error) {
 	for _, address := range addresses {
 		if s, err = Login(nil, address, name, haste); err == nil {
@@ -84,7 +84,7 @@ func LoginAny(addresses []string, name string, haste time.Duration) (s *Session,
 	return nil, err
 }
 
-// Address is the server's.
+// Address returns the address of the server.
 func (s *Session) Address() string { return s.Conn.RemoteAddr().String() }
 
 func (s *Session) deadline() time.Time { return time.Now().Add(cmp.Or(s.Haste, Patience)) }
@@ -156,7 +156,7 @@ func (s *Session) Want(code int, line string, texts ...string) Reply {
 	return s.wantNext(line, code, texts)
 }
 
-// WantReply reads a reply that nothing was sent for just now.
+// WantReply reads the reply to an earlier command.
 func (s *Session) WantReply(code int, texts ...string) Reply {
 	s.T.Helper()
 	return s.wantNext("(later)", code, texts)
@@ -179,7 +179,7 @@ func (s *Session) wantNext(line string, code int, texts []string) Reply {
 	return r
 }
 
-// EPSV asks for a passive port (RFC 2428).
+// EPSV opens a passive port (RFC 2428).
 func (s *Session) EPSV() (port int, err error) {
 	r, err := s.Try("EPSV")
 	if err == nil {
@@ -190,7 +190,7 @@ func (s *Session) EPSV() (port int, err error) {
 	return port, err
 }
 
-// Open sends a command with a passive data connection and returns that after the 150.
+// Open sends a command with a passive data connection, and returns the data connection after the 150.
 func (s *Session) Open(line string) (net.Conn, error) {
 	port, err := s.EPSV()
 	if err != nil {
@@ -259,13 +259,13 @@ func Token(r Reply) uint64 {
 	return n
 }
 
-// Breaks has an administrator take the lock away from its holder.
+// Breaks breaks a lock as an administrator.
 func (s *Session) Breaks(name string) {
 	s.T.Helper()
 	s.Want(200, breaking(name, s.Want(550, "SITE LOCK BREAK "+name, "token ")), "broken")
 }
 
-// breaking is the command that takes the lock away from the holder that a refusal without its token names; "": nobody holds it.
+// breaking returns the command that breaks the hold that a refusal names; "": no client holds the lock.
 func breaking(name string, refusal Reply) string {
 	_, after, ok := strings.Cut(refusal.Text, "token ")
 	if !ok {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Certificate is the files of one: every server wants them in another form. The zero value is none.
+// Certificate names the files of a certificate and its key: together and apart, since servers differ. The zero value means no certificate.
 type Certificate struct{ Certificate, Key, Both string }
 
-// MakeCertificate makes a certificate for localhost and 127.0.0.1 that signs itself, for a day.
+// MakeCertificate makes a self-signed certificate for localhost and 127.0.0.1, which is valid for a day.
 func MakeCertificate(dir string) (Certificate, error) {
 	files := Certificate{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "both.pem")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// installation is where a peer's files are.
+// installation is the place of a peer's files.
 type installation struct {
 	prefix    string   // before their paths; "" if it is installed
 	libraries []string // environment for those that are not installed
@@ -84,7 +84,7 @@ func unpack(ctx context.Context, dir string, packages []string) error {
 	}
 	err = os.Rename(files, dir)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
-		return nil // somebody else was quicker
+		return nil // another process was faster
 	}
 	return err
 }

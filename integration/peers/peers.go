@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package peers runs the FTP servers of others beside ours, for tests and measurements: vsftpd, proftpd and pure-ftpd, from
-// Debian's packages, each with one account that may do everything below /pub.
+// Package peers runs other FTP servers for tests and measurements: vsftpd, proftpd and pure-ftpd, from Debian's packages. Each has one account, which
+// may change everything below /pub.
 //
-// [Get] installs nothing: what is not on the machine is downloaded and unpacked into the user's cache directory, since the
-// packages conflict with each other. [Find] does not even do that. The servers want root.
+// [Get] installs nothing. It downloads missing packages and unpacks them into the user's cache directory, because the packages conflict with each
+// other. [Find] uses installed servers only. The servers need root.
 package peers
 
 import (
@@ -18,28 +18,29 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Names are the servers that are known.
+// Names returns the names of the servers.
 func Names() []string { return []string{"vsftpd", "proftpd", "pure-ftpd"} }
 
-// The account of all but vsftpd, whose anonymous one needs no PAM.
+// The account of all servers except vsftpd, whose anonymous account needs no PAM.
 const account, password = "bench", "bench"
 
-// FirstPort and LastPort are the first and the last of the ports that all peers take passive ones from, outside the kernel's ephemeral range. Many: proftpd does not take one that was used in the last minute.
+// FirstPort and LastPort are the limits of the passive ports of all peers, outside of the kernel's ephemeral range. The range is large because
+// proftpd does not reuse a port within a minute.
 const FirstPort, LastPort = 10000, 27999
 
-// Peer is a server that can be started.
+// Peer is a server that is ready to start.
 type Peer struct {
 	Name  string
 	start func(place, Certificate) (*Process, error)
 }
 
-// place is what is made for each start: directories and a port.
+// place has the directories and the port of one start.
 type place struct {
 	dir, root, address string
 	port               int
 }
 
-// software is where a server comes from.
+// software is the origin of a server.
 type software struct {
 	program  string
 	packages []string
@@ -59,12 +60,12 @@ func known(name string) (software, error) {
 	return software{}, fmt.Errorf("no server %q is known", name)
 }
 
-// Find looks for a server that is installed or was unpacked before. An error says why it cannot be had.
+// Find returns a server that is installed or unpacked, or an error with the reason why there is none.
 func Find(name string) (*Peer, error) {
 	return have(name, find)
 }
 
-// Get looks for a server, and downloads and unpacks it if need be.
+// Get returns a server, which it downloads and unpacks if necessary.
 func Get(ctx context.Context, name string) (*Peer, error) {
 	return have(name, func(program string, packages []string) (installation, error) { return get(ctx, program, packages) })
 }
@@ -81,8 +82,8 @@ func have(name string, how func(string, []string) (installation, error)) (*Peer,
 	return &Peer{Name: name, start: func(at place, c Certificate) (*Process, error) { return s.start(i, at, c) }}, nil
 }
 
-// Start starts it, with a tree of its own in a new directory below dir, which everybody must be able to reach: its sessions
-// run as nobody. With a certificate it offers TLS.
+// Start starts the server with a new tree below dir. All users need access to dir, because sessions run as nobody. With a certificate the server offers
+// TLS.
 func (p *Peer) Start(dir string, c Certificate) (*Process, error) {
 	at, err := newPlace(dir, p.Name)
 	if err != nil {
@@ -111,9 +112,8 @@ func (i installation) process(at place, user, program string, args ...string) *P
 	return p
 }
 
-// vsftpd serves its anonymous account. What makes it slow is off: the log, the sandbox, the second
-// process of each session and their namespaces. sendfile is on, as it is by default. 3DES, its default under TLS, is not used. ftp_username needs a home
-// that exists, though another directory is served.
+// vsftpd serves its anonymous account. The log, the sandbox, the second process of each session and the namespaces are off, because they are slow.
+// sendfile is on, as by default. 3DES, its default under TLS, is off. ftp_username needs a home that exists, though another directory is served.
 func (i installation) vsftpd(at place, c Certificate) (*Process, error) {
 	empty, file := filepath.Join(at.dir, "empty"), filepath.Join(at.dir, "vsftpd.conf")
 	config := fmt.Sprintf(`listen=YES
@@ -171,13 +171,13 @@ func yes(b bool) string {
 	return "NO"
 }
 
-// cheapHash is of the password, quick to compare: the others pay little for their logins, too.
+// cheapHash returns a hash of the password that is quick to compare.
 func cheapHash() (string, error) {
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	return string(hash), err
 }
 
-// proftpd has its account in a file. mod_delay, which slows logins down on purpose, the scoreboard and all logs are off.
+// proftpd has its account in a file. mod_delay (slow logins), the scoreboard and all logs are off.
 func (i installation) proftpd(at place, c Certificate) (*Process, error) {
 	hash, err := cheapHash()
 	if err != nil {
@@ -226,7 +226,7 @@ TLSVerifyClient off
 	return i.process(at, account, "/usr/sbin/proftpd", "--nodaemon", "--quiet", "--config", file).LaunchAndDial()
 }
 
-// pureftpd has its account in a PureDB. No names are looked up (-H), nothing is logged (-f none).
+// pureftpd has its account in a PureDB. It looks up no names (-H) and logs nothing (-f none).
 func (i installation) pureftpd(at place, c Certificate) (*Process, error) {
 	hash, err := cheapHash()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Process is a server that runs, in a process group of its own.
+// Process is a running server in a process group of its own.
 type Process struct {
 	Cmd      *exec.Cmd
 	Address  string // host:port
@@ -48,7 +48,7 @@ func (p *Process) launch() error {
 	return p.Cmd.Start()
 }
 
-// LaunchAndRead starts a process that prints its address, behind the prefix.
+// LaunchAndRead starts a process that prints its address after the prefix.
 func (p *Process) LaunchAndRead(prefix string) (*Process, error) {
 	stdout, err := p.Cmd.StdoutPipe()
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *Process) LaunchAndRead(prefix string) (*Process, error) {
 	return p, nil
 }
 
-// LaunchAndDial starts a process that says nothing, and returns when it takes connections at its Address.
+// LaunchAndDial starts a process that prints nothing, and returns when it accepts connections at its Address.
 func (p *Process) LaunchAndDial() (*Process, error) {
 	if err := p.launch(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (p *Process) LaunchAndDial() (*Process, error) {
 	return nil, errors.Join(err, p.Stop())
 }
 
-// Work makes a new directory for a server below parent, and in it one to be served, with a directory /pub that everybody may write to.
+// Work makes a new directory for a server below parent, and in it the directory to serve, with a directory /pub that all users may write to.
 func Work(parent, name string) (dir, root string, err error) {
 	if dir, err = os.MkdirTemp(parent, name+"-"); err != nil {
 		return "", "", err
@@ -92,8 +92,8 @@ func Work(parent, name string) (dir, root string, err error) {
 	return dir, root, err
 }
 
-// freePort returns an address that nobody listens on, for servers that cannot be told to take any. It is outside the
-// kernel's ephemeral range, so that no other program is given it meanwhile.
+// freePort returns an address without a listener, for servers that cannot choose one. It is outside of the kernel's ephemeral range, so that no other
+// program gets it meanwhile.
 func freePort() (address string, port int, err error) {
 	for range 100 {
 		port = LastPort + 1 + rand.IntN(2000)

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 )
 
 // lowestPort protects services on the client's address: active data connections go to this port or above.
@@ -26,9 +28,9 @@ func clientPorts() (first, last uint16) {
 	return first, last
 }
 
-// mayConnect returns the refusal of an active data connection to a port of the client's address, or the zero Reply. Without it a
+// refusePort returns the refusal of an active data connection to a port of the client's address, or the zero Reply. Without it a
 // client on this machine, or behind a relay on it, could make the server connect to itself or to services that trust this machine.
-func (c *Conn) mayConnect(port uint16) Reply {
+func (c *Conn) refusePort(port uint16) Reply {
 	first, last := c.server.clientPorts[0], c.server.clientPorts[1]
 	isLocal := c.client.IsLoopback() || c.client == c.local
 	switch {
@@ -65,4 +67,76 @@ func (p *Ports) uses(port uint16) bool {
 	defer p.mu.Unlock()
 	_, open := p.open[port]
 	return open || first <= int(port) && int(port) < first+n
+}
+
+// familyOf returns the number of an address family (RFC 2428 section 2).
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return "1"
+	}
+	return "2"
+}
+
+// preparePort checks PORT (RFC 959 section 4.1.2).
+func preparePort(c *Conn, cmd *Command) Reply {
+	if !c.client.Is4() {
+		return Reply{Code: 501, Text: "PORT is for IPv4 only: use EPRT"}
+	}
+	var n [6]byte
+	parts := strings.Split(cmd.trimmed(), ",")
+	for i, part := range parts {
+		v, err := strconv.ParseUint(strings.Trim(part, " "), 10, 8) // some clients send a space after each comma
+		if err != nil || len(parts) != len(n) {
+			return Reply{Code: 501, Text: "PORT needs h1,h2,h3,h4,p1,p2"}
+		}
+		n[i] = byte(v)
+	}
+	return c.prepareActive(cmd, netip.AddrPortFrom(netip.AddrFrom4([4]byte(n[:4])), uint16(n[4])<<8|uint16(n[5])))
+}
+
+// prepareEprt checks EPRT (RFC 2428 section 2).
+func prepareEprt(c *Conn, cmd *Command) Reply {
+	malformed := Reply{Code: 501, Text: "EPRT needs |family|address|port|"}
+	param := cmd.trimmed()
+	parts := strings.Split(param, param[:1])
+	if len(parts) != 5 {
+		return malformed
+	}
+	if parts[1] != "1" && parts[1] != "2" {
+		return Reply{Code: 522, Text: "use (1,2)"}
+	}
+	if family := familyOf(c.client); parts[1] != family { // the data connection is of the family of the control connection
+		return Reply{Code: 522, Text: "use (" + family + ")"}
+	}
+	addr, err := netip.ParseAddr(parts[2])
+	port, perr := strconv.ParseUint(parts[3], 10, 16)
+	if err != nil || perr != nil || addr.Is4() != (parts[1] == "1") {
+		return malformed
+	}
+	return c.prepareActive(cmd, netip.AddrPortFrom(addr, uint16(port)))
+}
+
+// prepareActive checks the target of an active data connection, which must be the client's own address. lftp sends :: over IPv6 for its
+// own address.
+func (c *Conn) prepareActive(cmd *Command, to netip.AddrPort) Reply {
+	switch {
+	case c.epsvAll:
+		return afterEpsvAll
+	case !c.server.opts.Policy().Active:
+		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
+	case c.client.Is6() && c.client.IsLinkLocalUnicast(): // the library accepts no zone (transfer_active.go:198)
+		return Reply{Code: 502, Text: "active data connections to link-local addresses are not possible: use EPSV"}
+	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != c.client:
+		return Reply{Code: 501, Text: "the address must be the one of the control connection"}
+	}
+	if r := c.refusePort(to.Port()); r.Code != 0 {
+		return r
+	}
+	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
+	c.prepared = true
+	cmd.forLibrary = fmt.Sprintf("EPRT |%s|%s|%d|", familyOf(c.client), c.client, to.Port())
+	if cmd.Verb == "PORT" {
+		cmd.forLibrary = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(c.client.String(), ".", ","), to.Port()>>8, to.Port()&0xff)
+	}
+	return Reply{}
 }

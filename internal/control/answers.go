@@ -1,25 +1,24 @@
 package control
 
 import (
-	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// The functions in this file run before the library gets a command. They answer the commands that the library lacks, and bring
-// the others into a form that it understands. The table in verbs.go refers to them.
+// The functions in this file run before the library gets a command, as do those for data connections in active.go and ports.go. They
+// answer the commands that the library lacks, and change the others into a form that it accepts. The table in verbs.go refers to them.
 
 // fixed answers with the same reply each time.
 func fixed(code int, text string) func(*Conn, *Command) Reply {
 	return func(*Conn, *Command) Reply { return Reply{Code: code, Text: text} }
 }
 
-// alias makes the library execute another command, without an argument.
+// alias makes the library execute another line.
 func alias(line string) func(*Conn, *Command) Reply {
 	return func(_ *Conn, cmd *Command) Reply {
-		cmd.pass = line
+		cmd.forLibrary = line
 		return Reply{}
 	}
 }
@@ -38,7 +37,7 @@ var notLoggedIn = Reply{Code: 530, Text: "please log in with USER and PASS"}
 // prepareUser refuses another name after login: ftpserverlib v0.32.3 would take it without a password (handle_auth.go:61).
 func prepareUser(c *Conn, _ *Command) Reply {
 	switch {
-	case c.phase == loggedIn:
+	case c.isLoggedIn():
 		return Reply{Code: 530, Text: "you are logged in already: reconnect to use another account"}
 	case c.server.opts.Policy().TLSRequired && !c.isTLS():
 		return Reply{Code: 530, Text: "this server requires TLS: send AUTH TLS first"}
@@ -50,7 +49,7 @@ func prepareUser(c *Conn, _ *Command) Reply {
 // preparePass requires a USER before each PASS (RFC 959 section 5.4).
 func preparePass(c *Conn, _ *Command) Reply {
 	switch {
-	case c.phase == loggedIn:
+	case c.isLoggedIn():
 		return Reply{Code: 503, Text: "you are logged in already"}
 	case !c.named:
 		return Reply{Code: 503, Text: "send USER first"}
@@ -68,7 +67,7 @@ func authTLS(c *Conn, cmd *Command) Reply {
 		return Reply{Code: 534, Text: "TLS is not configured on this server"}
 	case c.isTLS():
 		return Reply{Code: 503, Text: "the connection is encrypted already"}
-	case c.phase == loggedIn:
+	case c.isLoggedIn():
 		return Reply{Code: 503, Text: "send AUTH before USER"}
 	}
 	return Reply{Code: 234, Text: "begin TLS now"}
@@ -95,19 +94,19 @@ func prepareProt(c *Conn, cmd *Command) Reply {
 	case !c.sized:
 		return Reply{Code: 503, Text: "send PBSZ 0 first"}
 	case level == "S" || level == "E":
-		return Reply{Code: 536, Text: "PROT P or PROT C"}
+		return Reply{Code: 536, Text: "only PROT P and PROT C are supported"}
 	case level == "C" && c.server.opts.Policy().TLSRequired:
 		return Reply{Code: 534, Text: "this server requires PROT P"}
 	case level != "P" && level != "C":
-		return Reply{Code: 504, Text: "PROT P or PROT C"}
+		return Reply{Code: 504, Text: "only PROT P and PROT C are supported"}
 	}
-	cmd.pass = "PROT " + level
+	cmd.forLibrary = "PROT " + level
 	return Reply{}
 }
 
 func afterProt(c *Conn, cmd *Command, r Reply) Reply {
 	c.unprepare() // an earlier PASV was for the other kind of connection
-	c.private = cmd.pass == "PROT P"
+	c.private = cmd.forLibrary == "PROT P"
 	return r
 }
 
@@ -116,14 +115,15 @@ var hashNames = []string{"SHA-256", "SHA-512", "SHA-1", "MD5", "CRC32"}
 
 // factNames are the facts of MLSD and MLST. They are in lower case because PHP programs look for `type`; RFC 3659 section 7.5
 // allows both.
-var factNames = []string{"type", "size", "modify", "perm", "unique", "unix.mode"}
+var factNames = []string{"type", "size", "modify", "unique", "unix.mode"}
 
 // feat answers FEAT (RFC 2389). A star marks the facts and the digest that are in use (RFC 3659 section 7.8).
 func feat(c *Conn, _ *Command) Reply {
 	lines := []string{
 		"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, c.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
-		"HASH " + starred(hashNames, c.hash), "XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512",
+		"HASH " + starred(hashNames, c.hash),
 	}
+	lines = append(lines, digests...)
 	if c.server.opts.TLS != nil {
 		lines = append(lines, "AUTH TLS", "PBSZ", "PROT")
 	}
@@ -175,7 +175,7 @@ func prepareOpts(c *Conn, cmd *Command) Reply {
 	what, rest, _ := strings.Cut(cmd.trimmed(), " ")
 	switch strings.ToUpper(what) {
 	case "UTF8", "UTF-8":
-		cmd.pass = "OPTS UTF8"
+		cmd.forLibrary = "OPTS UTF8"
 		return Reply{}
 	case "MLST": // RFC 3659 section 7.9: unknown names are ignored
 		want := strings.Split(strings.ToLower(rest), ";")
@@ -200,7 +200,7 @@ func prepareStat(c *Conn, cmd *Command) Reply {
 	switch {
 	case cmd.trimmed() == "":
 		return c.sessionStatus()
-	case c.phase != loggedIn:
+	case !c.isLoggedIn():
 		return notLoggedIn
 	}
 	return Reply{}
@@ -215,31 +215,22 @@ func (c *Conn) sessionStatus() Reply {
 	return Reply{Code: 211, Text: "ftplockd", Lines: lines, End: "End of status"}
 }
 
-// prepareMdtm turns "MDTM time path" into MFMT: some clients set the time of a file by it.
-func prepareMdtm(_ *Conn, cmd *Command) Reply {
-	stamp, name, ok := strings.Cut(cmd.Param, " ")
-	if ok && len(stamp) == len("YYYYMMDDHHMMSS") && strings.Trim(stamp, "0123456789") == "" && name != "" {
-		cmd.pass = "MFMT " + cmd.Param
-	}
+// prepareMdtm makes the library execute "MDTM time path" as MFMT: some clients set the time of a file by it.
+func prepareMdtm(c *Conn, cmd *Command) Reply {
+	_ = prepareMfmt(c, cmd) // otherwise the parameter is a path
 	return Reply{}
 }
 
-var needsTime = Reply{Code: 501, Text: "MFMT needs a time, YYYYMMDDHHMMSS in UTC, and a path"}
-
-// prepareMfmt requires a path: without one the library would change the current directory.
+// prepareMfmt checks the parameters of MFMT. Without a path the library would change the current directory, and its reply to a
+// malformed time contains a Go error.
 func prepareMfmt(_ *Conn, cmd *Command) Reply {
-	if !strings.Contains(cmd.trimmed(), " ") {
-		return needsTime
+	stamp, name, _ := strings.Cut(cmd.Param, " ")
+	at, err := time.Parse("20060102150405", stamp)
+	if err != nil || at.Year() < 1902 || at.Year() > 2261 || strings.Trim(name, " ") == "" { // os.Chtimes counts nanoseconds in 64 bits
+		return Reply{Code: 501, Text: "MFMT needs a time, YYYYMMDDHHMMSS in UTC from 1902 to 2261, and a path"}
 	}
+	cmd.forLibrary = "MFMT " + cmd.Param
 	return Reply{}
-}
-
-// afterMfmt replaces the library's replies to a malformed command, which contain a Go error.
-func afterMfmt(_ *Conn, _ *Command, r Reply) Reply {
-	if r.Code == 500 || r.Code == 501 {
-		return needsTime
-	}
-	return r
 }
 
 // quotePath quotes the argument, which the library splits at spaces (handle_files.go:785). Some clients send it quoted.
@@ -248,20 +239,28 @@ func quotePath(_ *Conn, cmd *Command) Reply {
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
 		name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 	}
-	cmd.pass = cmd.Verb + " " + name
+	cmd.forLibrary = cmd.Verb + " " + name
 	return Reply{}
 }
 
 // upperParam passes the argument on in upper case, the only form that the library accepts.
 func upperParam(_ *Conn, cmd *Command) Reply {
-	cmd.pass = cmd.Verb + " " + strings.ToUpper(cmd.trimmed())
+	cmd.forLibrary = cmd.Verb + " " + strings.ToUpper(cmd.trimmed())
 	return Reply{}
 }
 
-// afterType notes the type (RFC 959 section 3.1.1): A, A N, I, L 8.
+// prepareType checks TYPE (RFC 959 section 3.1.1). The library takes L 7 for ASCII (handle_misc.go:291).
+func prepareType(c *Conn, cmd *Command) Reply {
+	if kind := strings.ToUpper(strings.ReplaceAll(cmd.Param, " ", "")); !slices.Contains([]string{"A", "AN", "I", "L8"}, kind) {
+		return Reply{Code: 504, Text: "only TYPE A and TYPE I are supported"}
+	}
+	return upperParam(c, cmd)
+}
+
+// afterType records the type of the next transfers (RFC 959 section 3.1.1): A, A N, I, L 8.
 func afterType(c *Conn, cmd *Command, r Reply) Reply {
 	if r.Code == 200 {
-		c.ascii = strings.HasPrefix(cmd.pass, "TYPE A")
+		c.ascii = strings.HasPrefix(cmd.forLibrary, "TYPE A")
 	}
 	return r
 }
@@ -280,145 +279,22 @@ func prepareBytes(_ *Conn, cmd *Command) Reply {
 	if n, err := strconv.ParseInt(bytes, 10, 64); err != nil || n < 0 {
 		return Reply{Code: 501, Text: cmd.Verb + " needs a number of bytes"}
 	}
-	cmd.pass = cmd.Verb + " " + bytes
-	return Reply{}
-}
-
-// listing makes the library execute a listing as a download: the driver writes the lines, sorted, with globs, in each format.
-func listing(_ *Conn, cmd *Command) Reply {
-	cmd.pass = "RETR ."
+	cmd.forLibrary = cmd.Verb + " " + bytes
 	return Reply{}
 }
 
 // prepareStou makes the library execute STOU as STOR. The driver chooses the name.
 func prepareStou(_ *Conn, cmd *Command) Reply {
-	cmd.pass = "STOR " + cmd.Param
+	cmd.forLibrary = "STOR " + cmd.Param
 	if cmd.trimmed() == "" {
-		cmd.pass = "STOR ."
+		cmd.forLibrary = "STOR ."
 	}
 	return Reply{}
 }
 
-// abor answers ABOR when its turn comes: the transfer before it, which lookAhead aborted, has ended. The library does not get it, because
-// it would not wait for the end of the transfer's goroutine (client_handler.go:612), and both would write to one buffer.
+// abor answers ABOR in its turn: lookAhead aborted the transfer before it, which has ended. The library does not get ABOR, because it
+// would not wait for the end of the transfer's goroutine (client_handler.go:612), and both would write to one buffer.
 func abor(c *Conn, _ *Command) Reply {
 	c.unprepare()
 	return Reply{Code: 226, Text: "no transfer is under way"}
-}
-
-var afterEpsvAll = Reply{Code: 501, Text: "only EPSV is allowed after EPSV ALL"}
-
-// preparePasv refuses PASV over IPv6: the library would reply 421 and leak a listener (transfer_pasv.go:252). It closes the
-// session's previous port first, which may be the only one in the range.
-func preparePasv(c *Conn, cmd *Command) Reply {
-	switch {
-	case c.epsvAll:
-		return afterEpsvAll
-	case !c.local.Is4():
-		return Reply{Code: 425, Text: "PASV is for IPv4 only: use EPSV"}
-	}
-	cmd.pass = cmd.Verb
-	return c.askForPort()
-}
-
-// familyOf returns the number of an address family (RFC 2428 section 2).
-func familyOf(a netip.Addr) string {
-	if a.Is4() {
-		return "1"
-	}
-	return "2"
-}
-
-// prepareEpsv checks EPSV (RFC 2428 section 3).
-func prepareEpsv(c *Conn, cmd *Command) Reply {
-	family := familyOf(c.local)
-	switch strings.ToUpper(cmd.trimmed()) {
-	case "ALL":
-		c.epsvAll = true
-		return Reply{Code: 200, Text: "only EPSV is allowed from now on"}
-	case "", family:
-		cmd.pass = "EPSV"
-		return c.askForPort()
-	}
-	return Reply{Code: 522, Text: "use the family of the control connection (" + family + ")"}
-}
-
-// afterPassive claims the port that the reply names: "227 ... (h1,h2,h3,h4,p1,p2)." or "229 ... (|||port|)". If no port is free, the
-// library replies 421, which would mean the end of the connection.
-func afterPassive(c *Conn, _ *Command, r Reply) Reply {
-	numbers := strings.FieldsFunc(r.Text, func(r rune) bool { return r < '0' || r > '9' })
-	var port int
-	switch n := len(numbers); {
-	case r.Code == 229 && n > 0:
-		port, _ = strconv.Atoi(numbers[n-1])
-	case r.Code == 227 && n > 1:
-		high, _ := strconv.Atoi(numbers[n-2])
-		low, _ := strconv.Atoi(numbers[n-1])
-		port = high<<8 | low
-	}
-	c.port = c.server.opts.Ports.claim(uint16(port), c.client, c.user)
-	c.prepared = c.port != nil
-	if r.Code == 421 {
-		return Reply{Code: 425, Text: "no port is free for a data connection"}
-	}
-	return r
-}
-
-// preparePort checks PORT (RFC 959 section 4.1.2).
-func preparePort(c *Conn, cmd *Command) Reply {
-	var n [6]byte
-	parts := strings.Split(cmd.trimmed(), ",")
-	for i, part := range parts {
-		v, err := strconv.ParseUint(strings.Trim(part, " "), 10, 8) // some clients send a space behind each comma
-		if err != nil || len(parts) != len(n) {
-			return Reply{Code: 501, Text: "PORT needs h1,h2,h3,h4,p1,p2"}
-		}
-		n[i] = byte(v)
-	}
-	return c.activeTo(cmd, netip.AddrPortFrom(netip.AddrFrom4([4]byte(n[:4])), uint16(n[4])<<8|uint16(n[5])))
-}
-
-// prepareEprt checks EPRT (RFC 2428 section 2).
-func prepareEprt(c *Conn, cmd *Command) Reply {
-	malformed := Reply{Code: 501, Text: "EPRT needs |family|address|port|"}
-	param := cmd.trimmed()
-	parts := strings.Split(param, param[:1])
-	if len(parts) != 5 {
-		return malformed
-	}
-	if parts[1] != "1" && parts[1] != "2" {
-		return Reply{Code: 522, Text: "use (1,2)"}
-	}
-	if family := familyOf(c.client); parts[1] != family { // the data connection is of the family of the control connection
-		return Reply{Code: 522, Text: "use (" + family + ")"}
-	}
-	addr, err := netip.ParseAddr(parts[2])
-	port, perr := strconv.ParseUint(parts[3], 10, 16)
-	if err != nil || perr != nil || addr.Is4() != (parts[1] == "1") {
-		return malformed
-	}
-	return c.activeTo(cmd, netip.AddrPortFrom(addr, uint16(port)))
-}
-
-// activeTo checks the target of an active data connection: the client's own address only. lftp sends :: over IPv6 for its own
-// address.
-func (c *Conn) activeTo(cmd *Command, to netip.AddrPort) Reply {
-	switch {
-	case c.epsvAll:
-		return afterEpsvAll
-	case !c.server.opts.Policy().Active:
-		return Reply{Code: 502, Text: "active data connections are off: use PASV or EPSV"}
-	case !to.Addr().IsUnspecified() && to.Addr().Unmap() != c.client:
-		return Reply{Code: 501, Text: "the address must be the one of the control connection"}
-	}
-	if r := c.mayConnect(to.Port()); r.Code != 0 {
-		return r
-	}
-	c.unprepare() // the library would leak the passive port (transfer_active.go:61)
-	c.prepared = true
-	cmd.pass = fmt.Sprintf("EPRT |%s|%s|%d|", familyOf(c.client), c.client, to.Port())
-	if cmd.Verb == "PORT" {
-		cmd.pass = fmt.Sprintf("PORT %s,%d,%d", strings.ReplaceAll(c.client.String(), ".", ","), to.Port()>>8, to.Port()&0xff)
-	}
-	return Reply{}
 }

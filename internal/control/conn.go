@@ -15,7 +15,7 @@ import (
 // reader, which also executes all commands but transfers, may call Read and Close. Other methods may be called from any goroutine,
 // unless their comments restrict it.
 //
-// The fields above current never change, or belong to the goroutine that executes commands. During a transfer that is the transfer's
+// The fields above in never change, or belong to the goroutine that executes commands. During a transfer that is the transfer's
 // goroutine, and the reader only reads ahead.
 type Conn struct {
 	*wire
@@ -25,49 +25,40 @@ type Conn struct {
 	addr    Addr
 	client  netip.Addr // of the client
 	local   netip.Addr // of the server, to which the client connected
-	phase   phase
-	user    string      // the account
-	stream  net.Conn    // wire, or a *tls.Conn over it
-	tls     *tls.Config // nil: the connection is not encrypted
-	dialogue
+	account string     // "": not logged in
+	stream  net.Conn   // wire, or a *tls.Conn over it
+	clientSettings
+	reply []byte // a buffer for the next reply
 
-	// These belong to Read.
-	in     input
-	rest   []byte    // the rest of a line that Read returns next
-	spared time.Time // the client is not idle before, see Handler.IdleFor
+	// These fields belong to Read.
+	in            input
+	line          []byte    // a buffer for the line that Read returns
+	rest          []byte    // the part of line that Read returns next
+	notIdleBefore time.Time // the client is not idle before, see Handler.IdleFor
 
-	current atomic.Pointer[Command] // under way; nil: the next one may begin
-	order   atomic.Pointer[order]   // to end the connection; Read obeys it
-	looked  atomic.Uint64           // how much of wire.got Read had examined when it last began to wait
-	shaking atomic.Bool             // the TLS handshake may be under way
+	current    atomic.Pointer[Command]    // under way; nil: the next one may begin
+	endRequest atomic.Pointer[endRequest] // to end the connection; Read carries it out
+	examined   atomic.Uint64              // how much of wire.bytesRead Read has examined
+	inputWaits atomic.Bool                // Read waits during a transfer, and input that it has read waits for the transfer
 
 	concluded sync.Once
 
-	mu      sync.Mutex
-	armed   time.Time  // the read deadline; past: Read was woken; the zero Time: not known
-	unheard []delivery // replies since the last line came
-
-	counted *address // that the connection counts for; nil: none. Server.mu guards it and settled.
-	settled bool     // the connection counts as logged in
+	mu             sync.Mutex
+	inHandshake    bool       // the TLS handshake is under way
+	armed          time.Time  // the read deadline; past: Read was woken; the zero Time: unknown
+	unacknowledged []delivery // the replies since the last line came
 }
 
-// phase is the progress of a session.
-type phase uint8
-
-const (
-	greeted phase = iota // only commands with the flag open reach the library
-	loggedIn
-)
-
-// dialogue has the settings of the client for its next commands.
-type dialogue struct {
-	ascii   bool // TYPE A (RFC 959 section 3.1.1); the default
-	private bool // PROT P
-	epsvAll bool // RFC 2428 section 4
-	named   bool // USER was sent for the next PASS
-	sized   bool // PBSZ was sent
-	facts   []string
-	hash    string // the digest that HASH computes
+// clientSettings has the client's settings for its next commands.
+type clientSettings struct {
+	ascii   bool        // TYPE A (RFC 959 section 3.1.1); the default
+	private bool        // PROT P
+	epsvAll bool        // RFC 2428 section 4
+	named   bool        // USER was sent for the next PASS
+	sized   bool        // PBSZ was sent
+	facts   []string    // of MLSD and MLST
+	hash    string      // the digest that HASH computes
+	tls     *tls.Config // nil: the connection is not encrypted
 
 	prepared bool  // PASV, EPSV, PORT or EPRT was sent for the next transfer
 	port     *Port // the passive port; nil: none
@@ -75,19 +66,16 @@ type dialogue struct {
 
 func newConn(s *Server, nc net.Conn, id uint64, implicit *tls.Config) *Conn {
 	c := &Conn{
-		wire:     newWire(nc, s.writeTimeout),
-		id:       id,
-		server:   s,
-		client:   ipOf(nc.RemoteAddr()),
-		local:    ipOf(nc.LocalAddr()),
-		in:       input{limit: maxLine},
-		dialogue: dialogue{ascii: true, facts: factNames, hash: hashNames[0]},
+		wire:           newWire(nc, s.writeTimeout),
+		id:             id,
+		server:         s,
+		client:         ipOf(nc.RemoteAddr()),
+		local:          ipOf(nc.LocalAddr()),
+		in:             input{limit: maxLine},
+		clientSettings: clientSettings{ascii: true, facts: factNames, hash: hashNames[0], tls: implicit},
 	}
 	c.addr = Addr{Addr: nc.RemoteAddr(), Conn: c}
 	c.stream = c.wire
-	if implicit != nil {
-		c.encrypt(implicit)
-	}
 	c.handler = s.opts.NewHandler(c)
 	return c
 }
@@ -127,12 +115,14 @@ func (c *Conn) DataConnection() Reply {
 	return Reply{}
 }
 
-// LogIn notes that the client has logged in with an account. Only the goroutine that executes commands may call it. Before, only
-// commands with the flag open reach the library.
+// LogIn records that the client has logged in with an account. Only the goroutine that executes commands may call it. Before, only
+// commands with the flag beforeLogin reach the library.
 func (c *Conn) LogIn(account string) {
-	c.server.settle(c)
-	c.phase, c.user = loggedIn, account
+	c.server.countLogin(c)
+	c.account = account
 }
+
+func (c *Conn) isLoggedIn() bool { return c.account != "" }
 
 // Addr is the client's address. Its String is the plain address, which the library parses. The driver finds the Conn of a
 // ClientContext through it.
@@ -168,12 +158,16 @@ func (c *Conn) next() bool {
 	}
 	for {
 		transfer := c.current.Load()
-		if o := c.order.Load(); o != nil && !(o.drains && transfer != nil) {
+		if o := c.endRequest.Load(); o != nil && !o.waitsFor(transfer) {
 			c.concluded.Do(func() { c.conclude(*o) })
 			return false
 		}
 		if transfer != nil {
+			c.inputWaits.Store(c.in.r < c.in.w)
 			c.lookAhead(transfer, promptConnection)
+			if c.current.Load() == nil { // it ended before it could see ahead
+				continue
+			}
 		} else if line, tooLong, ok := c.in.next(); ok {
 			if c.dispatch(line, tooLong) {
 				return true
@@ -186,10 +180,14 @@ func (c *Conn) next() bool {
 
 // dispatch executes a line, or puts it into c.rest for the library and returns true.
 func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
+	var cmd *Command
 	defer func() { // one client's panic must not end the other sessions
 		if r := recover(); r != nil {
 			c.server.opts.Logger.Error("panic in a command", "panic", r, "stack", string(debug.Stack()))
 			c.answer(internalError)
+			if cmd != nil && !cmd.ended {
+				c.handler.End(cmd)
+			}
 		}
 	}()
 	cmd, fault := parse(line, tooLong)
@@ -199,45 +197,45 @@ func (c *Conn) dispatch(line []byte, tooLong bool) (pass bool) {
 		}
 		return false
 	}
-	cmd.conn, cmd.verb, cmd.pass = c, c.server.verbs[cmd.Verb], cmd.Line
+	cmd.conn, cmd.verb, cmd.forLibrary = c, c.server.verbs[cmd.Verb], cmd.Line
 	c.handler.Begin(cmd)
-	if r := c.judge(cmd); r.Code != 0 {
+	if r := c.answerOrPrepare(cmd); r.Code != 0 {
 		c.answer(r)
 		if r.Code == 234 { // RFC 4217 section 4.1
 			c.in = input{limit: c.in.limit} // drop input that came in the clear after AUTH (CVE-2011-0411)
 			c.encrypt(c.server.opts.TLS)
 		}
+		cmd.ended = true
 		c.handler.End(cmd)
 		return false
 	}
 	if cmd.Transfers() {
-		cmd.done, cmd.port = make(chan struct{}), c.port
-		cmd.port.keep()
+		cmd.begin(c.port)
 	}
 	c.current.Store(cmd)
 	if cmd.Transfers() { // a QUIT may have come in the same packet
-		c.lookAhead(cmd, lateConnection)
+		c.lookAhead(cmd, c.server.lateTimeout)
+		c.examined.Store(c.wire.bytesRead.Load()) // so that CatchUp need not wait
 	}
-	c.rest = append(append(c.rest, cmd.pass...), "\r\n"...) // it is empty
+	c.line = append(append(c.line[:0], cmd.forLibrary...), "\r\n"...)
+	c.rest = c.line
 	return true
 }
 
-// judge returns the reply to a command that this package answers. Otherwise it prepares cmd.pass for the library.
-func (c *Conn) judge(cmd *Command) Reply {
+// answerOrPrepare returns the reply to a command that this package answers. Otherwise it prepares cmd.forLibrary for the library.
+func (c *Conn) answerOrPrepare(cmd *Command) (r Reply) {
 	v := cmd.verb
 	switch {
 	case v == nil:
 		return Reply{Code: 500, Text: Quoted(cmd.Verb) + " is not a command of this server"}
-	case !v.is(open) && c.phase != loggedIn:
+	case !v.is(beforeLogin) && !c.isLoggedIn():
 		return notLoggedIn
-	case v.is(argument) && cmd.trimmed() == "":
+	case v.is(needsArgument) && cmd.trimmed() == "":
 		return Reply{Code: 501, Text: cmd.Verb + " needs an argument: " + v.usage}
-	}
-	var r Reply
-	if v.prepare != nil {
+	case v.prepare != nil:
 		r = v.prepare(c, cmd)
 	}
-	if len(cmd.pass) > maxLine && r.Code == 0 {
+	if len(cmd.forLibrary) > maxLine && r.Code == 0 {
 		return lineTooLong
 	}
 	return r
@@ -250,34 +248,40 @@ func (c *Conn) finish(cmd *Command) {
 		c.unprepare()
 	case cmd.Transfers():
 		cmd.port.resume()
+		c.prepared = c.prepared && c.port == nil // the bytes of a refused upload may wait in the port
 	}
-	if cmd.Transfers() || !cmd.replied {
+	if !cmd.ended {
 		c.handler.End(cmd)
 	}
 	c.current.Store(nil)
 	if cmd.Transfers() {
 		close(cmd.done)
-		c.wake(true)
+		if c.inputWaits.Load() || c.endRequest.Load() != nil {
+			c.interruptRead(true)
+		}
 	}
 }
 
-// encrypt puts TLS over the wire.
+// encrypt puts TLS over the wire, and does the handshake. If that fails, the connection ends.
 func (c *Conn) encrypt(config *tls.Config) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.tls = c.server.controlTLS(config)
-	c.stream = tls.Server(c.wire, c.tls)
-	c.shaking.Store(true)
-	if c.order.Load() == nil {
+	secure := tls.Server(c.wire, c.tls)
+	c.stream = secure
+	c.mu.Lock()
+	c.inHandshake = true
+	if c.endRequest.Load() == nil {
 		c.armed = time.Time{} // a pending Wake must not interrupt the handshake
+	}
+	c.mu.Unlock()
+	c.arm()
+	err := secure.Handshake()
+	c.mu.Lock()
+	c.inHandshake = false
+	c.mu.Unlock()
+	if err != nil {
+		c.requestEnd(endRequest{why: ReasonTLS})
 	}
 }
 
 // isTLS reports whether the connection is encrypted.
 func (c *Conn) isTLS() bool { return c.tls != nil }
-
-// handshakes reports whether the TLS handshake has not ended. The first Read or Write does it.
-func (c *Conn) handshakes() bool {
-	t, ok := c.stream.(*tls.Conn)
-	return ok && !t.ConnectionState().HandshakeComplete
-}

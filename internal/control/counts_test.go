@@ -5,20 +5,21 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 )
 
 func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 	n := NewServer(Options{})
 	from := func(a string) netip.Prefix { return NetworkOf(netip.MustParseAddr(a)) }
-	var conns []*Conn
-	for i := range 3 {
-		for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
-			c := new(Conn)
-			n.enterLocked(c, from(fmt.Sprintf(a, i)))
-			conns = append(conns, c)
+	count := func(by int) {
+		for i := range 3 {
+			for _, a := range []string{"2001:db8::%d", "192.0.2.%d"} {
+				n.countLocked(from(fmt.Sprintf(a, i)), by, by)
+			}
 		}
 	}
+	count(1)
 	for a, refused := range map[string]bool{
 		"2001:db8::ffff:1": true, "2001:db8:0:1::1": false, "192.0.2.0": false, "192.0.2.1": false,
 	} {
@@ -26,10 +27,7 @@ func TestOneIPv6NetworkIsOneAddress(t *testing.T) {
 			t.Errorf("%s: %v", a, r)
 		}
 	}
-	for _, c := range conns {
-		n.leaveLocked(c)
-	}
-	if len(n.addresses) != 0 || len(n.conns) != 0 || n.notLoggedIn != 0 {
+	if count(-1); len(n.networks) != 0 || n.notLoggedIn != 0 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -38,11 +36,11 @@ func TestSharesOfPorts(t *testing.T) {
 	for n, each := range map[uint16]int{1: 1, 2: 1, 3: 1, 4: 2, 2768: 1384, 0: 0} {
 		p := NewPorts(PortOptions{Range: func() (uint16, uint16) { return min(n, 1), n }})
 		for i := range each {
-			if !p.take("a") {
+			if !p.reserve("a") {
 				t.Fatalf("%d ports: refused after %d", n, i)
 			}
 		}
-		if p.take("a") != (n == 0) || !p.take("b") {
+		if p.reserve("a") != (n == 0) || !p.reserve("b") {
 			t.Errorf("%d ports: not %d for each", n, each)
 		}
 	}
@@ -73,9 +71,31 @@ func TestRefusedConnectionsAreGreetedWith421(t *testing.T) {
 			if len(s.libraries) != 0 {
 				t.Error("it reached the library")
 			}
-			first.play("> QUIT", "< 221 ")
+			first.play("> QUIT; < 221")
 			first.expectEOF()
 			s.dial().logIn()
 		})
 	}
+}
+
+// failing is a listener whose first Accept fails.
+type failing struct {
+	net.Listener
+	failed bool
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if !l.failed {
+		l.failed = true
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.ENOBUFS}
+	}
+	return l.Listener.Accept()
+}
+
+func TestAnErrorOfAcceptDoesNotEndTheServer(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, func(o *setup) { o.listener = &failing{Listener: l} }).dial()
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -65,7 +64,8 @@ func connected(s *script, o Options) (*Conn, *handler) {
 	o.NewHandler = func(c *Conn) Handler { h.c = c; return h }
 	server := NewServer(o)
 	c := newConn(server, s, 1, nil)
-	server.enterLocked(c, netip.Prefix{})
+	server.conns[c] = false
+	server.countLocked(NetworkOf(c.client), 1, 1)
 	c.LogIn("user")
 	return c, h
 }

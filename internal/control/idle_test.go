@@ -46,23 +46,23 @@ func TestIdleTimeout(t *testing.T) {
 		name string
 		from time.Duration // the limit at first
 		run  func(s *server, c *client)
-		want time.Duration // behind run
+		want time.Duration // after run
 	}{
 		{"is counted from the last command", limit, func(s *server, c *client) {
 			for _, line := range []string{"NOOP", "STRU F", "nonsense"} {
 				time.Sleep(4 * time.Minute)
-				c.play("> "+line, "< ")
+				c.play("> " + line + "; < ")
 			}
 		}, limit},
 		{"half a line is no command", limit, func(s *server, c *client) { time.Sleep(4 * time.Minute); c.send("MKD ") }, time.Minute},
 		{"the handler extends it", limit, func(s *server, c *client) {
 			more := []time.Duration{time.Minute, 20 * time.Second, 0}
 			c.h.idleFor = func() (d time.Duration) { d, more = more[0], more[1:]; return d }
-			c.play("> NOOP", "< 250 ")
+			c.play("> NOOP; < 250")
 		}, limit + 80*time.Second},
 		{"a transfer extends it", limit, func(s *server, c *client) {
 			c.lib.move = func() { time.Sleep(time.Hour) }
-			c.play("> RETR x", "< 150 ", "< 226 ")
+			c.play("> RETR x; < 150; < 226")
 		}, limit},
 		{"a waiting command extends it", limit, func(s *server, c *client) {
 			c.lib.mkd = func(cmd *Command) { _ = cmd.Wait(func() bool { return granted.Load() }) }
@@ -91,7 +91,7 @@ func TestIdleTimeout(t *testing.T) {
 		inBubble(t, Limits{IdleTimeout: limit}, func(t *testing.T, s *server, c *client) {
 			s.SetLimits(Limits{})
 			time.Sleep(1000 * time.Hour)
-			c.play("> NOOP", "< 250 ")
+			c.play("> NOOP; < 250")
 		})
 	})
 }

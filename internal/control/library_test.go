@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// library replaces ftpserverlib, which executes the commands of one connection. The contract tests of the driver check that
-// ftpserverlib behaves the same way.
+// library replaces ftpserverlib, which executes the commands of one connection. The tests of the driver use ftpserverlib itself.
 type library struct {
 	s    *server
 	conn *Conn
 
 	replies map[string]string // in place of "250 done", by verb
-	mkd     func(*Command)    // what MKD does
+	mkd     func(*Command)    // executes MKD
 	onOpen  func()            // before a transfer has its handle
 	refuses bool              // refuse transfers
 	onClose func()            // before it closes the handle
-	move    func()            // what a download does instead of a data connection
+	move    func()            // replaces the data connection of a download
 	uploads chan error        // the result of each upload
 
 	transfers sync.WaitGroup
@@ -109,7 +108,7 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		return
 	}
 	if r := l.conn.DataConnection(); r.Code != 0 {
-		cmd.Say(r)
+		cmd.Reply(r)
 		l.write("550 no handle")
 		return
 	}
@@ -119,7 +118,7 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 			l.onClose()
 		}
 		if cause := cmd.Cause(); cause != nil {
-			cmd.Say(Reply{Code: 426, Text: cause.Error()})
+			cmd.Reply(Reply{Code: 426, Text: cause.Error()})
 		}
 		if upload {
 			l.uploads <- err

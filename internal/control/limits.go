@@ -7,7 +7,7 @@ import (
 
 // Limits can be changed while the server runs.
 type Limits struct {
-	// MaxConnections limits the connections at a time, and those that are not logged in to a quarter of it (rounded up). 0: no limit.
+	// MaxConnections limits the connections at a time. At most a quarter of it, rounded up, are not logged in. 0: no limit.
 	MaxConnections int
 	// MaxPerAddress limits the connections of one IPv4 address or one IPv6 network (/64), and those of them that are not
 	// logged in to 100. 0: no limit.
@@ -16,67 +16,37 @@ type Limits struct {
 	IdleTimeout time.Duration
 	// LoginTimeout is how long a client may take to log in. 0: no limit.
 	LoginTimeout time.Duration
+	// UserTimeout is how long TCP waits for acknowledgements, also of keepalive probes, before it gives the client of a new connection up
+	// (TCP_USER_TIMEOUT, RFC 5482). 0: the default of the system.
+	UserTimeout time.Duration
 }
 
 // maxNotLoggedIn limits the connections of one address that are not logged in.
 const maxNotLoggedIn = 100
 
-// address counts the connections of one IPv4 address or IPv6 network. Server.mu guards it.
-type address struct {
-	network     netip.Prefix
-	connected   int
-	notLoggedIn int
-}
+// counts has the numbers of connections of one IPv4 address or IPv6 network.
+type counts struct{ connected, notLoggedIn int }
 
-// enterLocked counts a new connection.
-func (s *Server) enterLocked(c *Conn, from netip.Prefix) {
-	c.counted = s.addresses[from]
-	if c.counted == nil {
-		c.counted = &address{network: from}
-		s.addresses[from] = c.counted
+// countLocked adds to the counts of a network, and of the server.
+func (s *Server) countLocked(from netip.Prefix, connected, notLoggedIn int) {
+	n := s.networks[from]
+	n.connected += connected
+	n.notLoggedIn += notLoggedIn
+	s.notLoggedIn += notLoggedIn
+	if s.networks[from] = n; n.connected == 0 {
+		delete(s.networks, from)
 	}
-	s.conns[c] = struct{}{}
-	s.notLoggedIn++
-	c.counted.connected++
-	c.counted.notLoggedIn++
-}
-
-// settleLocked counts a connection as logged in.
-func (s *Server) settleLocked(c *Conn) {
-	if c.counted != nil && !c.settled {
-		c.settled = true
-		c.counted.notLoggedIn--
-		s.notLoggedIn--
-	}
-}
-
-// leaveLocked ends the counting of a connection. It returns false if that was done before.
-func (s *Server) leaveLocked(c *Conn) bool {
-	if c.counted == nil {
-		return false
-	}
-	s.settleLocked(c)
-	delete(s.conns, c)
-	if c.counted.connected--; c.counted.connected == 0 {
-		delete(s.addresses, c.counted.network)
-	}
-	c.counted = nil
-	return true
 }
 
 // refusalLocked returns why the server refuses another connection from there, or the zero Reply.
 func (s *Server) refusalLocked(from netip.Prefix, l Limits) Reply {
-	var a address
-	if counted := s.addresses[from]; counted != nil {
-		a = *counted
-	}
-	text := ""
+	n, text := s.networks[from], ""
 	switch {
 	case l.MaxConnections > 0 && len(s.conns) >= l.MaxConnections:
 		text = "too many connections"
-	case l.MaxPerAddress > 0 && a.connected >= l.MaxPerAddress:
+	case l.MaxPerAddress > 0 && n.connected >= l.MaxPerAddress:
 		text = "too many connections from your address"
-	case l.MaxPerAddress > 0 && a.notLoggedIn >= maxNotLoggedIn:
+	case l.MaxPerAddress > 0 && n.notLoggedIn >= maxNotLoggedIn:
 		text = "too many connections from your address that are not logged in"
 	case l.MaxConnections > 0 && s.notLoggedIn >= (l.MaxConnections+3)/4:
 		text = "too many connections that are not logged in"
@@ -89,7 +59,7 @@ func (s *Server) refusalLocked(from netip.Prefix, l Limits) Reply {
 // LoginDeadline returns when the server ends the connection unless the client has logged in; false: never.
 func (c *Conn) LoginDeadline() (time.Time, bool) {
 	timeout := c.server.limits.Load().LoginTimeout
-	return c.since.Add(timeout), timeout > 0
+	return c.started.Add(timeout), timeout > 0
 }
 
 // NetworkOf returns the network that counts as one address: an IPv4 address, or an IPv6 /64, which one client has.

@@ -14,8 +14,8 @@ func skipTelnet(line []byte) []byte {
 	return line
 }
 
-// parse returns the command in a line, which comes without its LF, or the reply to a malformed one. It returns neither for an
-// empty line: some clients send one after their data and expect no reply.
+// parse returns the command in a line without its LF, or the reply to a malformed line. For an empty line it returns neither: some
+// clients send one after their data and expect no reply.
 func parse(line []byte, tooLong bool) (*Command, Reply) {
 	line = bytes.TrimRight(line, "\r") // some clients send CR CR LF
 	if len(line) == 0 && !tooLong {
@@ -43,18 +43,18 @@ var lineTooLong = Reply{Code: 500, Text: "line too long"}
 // connection without a reply when that is too small.
 const maxLine = 4096 - len("\r\n")
 
-// input buffers input that was read and not executed yet.
+// input is a buffer of input that is not executed yet.
 type input struct {
 	limit   int // longest line in bytes, without its end
 	buf     []byte
-	r, w    int  // buf[r:w] is unread
-	ahead   int  // number of bytes after r that lookAhead has seen
+	r, w    int  // buf[r:w] is not executed
+	ahead   int  // the number of bytes after r that lookAhead has seen
 	cutting bool // the line is too long; the part before r was dropped
 }
 
 const (
 	inputSize = 1 << 10  // initial, and while idle: commands are short
-	inputMax  = 64 << 10 // the most that is read ahead during a transfer
+	inputMax  = 64 << 10 // the most that is read ahead while a transfer runs or a command waits
 )
 
 // next returns the next complete line, without its LF, which is valid until space is called. If tooLong is set, the line is
@@ -110,7 +110,7 @@ func (in *input) space() []byte {
 	return in.buf[in.w:]
 }
 
-// added notes n bytes that were read into the result of space, and reports whether they end a line.
+// added records n bytes that were read into the result of space, and reports whether they end a line.
 func (in *input) added(n int) bool {
 	in.w += n
 	return bytes.IndexByte(in.buf[in.w-n:in.w], '\n') >= 0

@@ -18,20 +18,22 @@ import (
 type Server struct {
 	opts         Options
 	verbs        map[string]*verb
-	clientPorts  [2]uint16     // first and last port that this system gives to clients
+	clientPorts  [2]uint16     // the first and last port that this system gives to clients
 	writeTimeout time.Duration // how long a client may leave a reply unread once the socket's buffers are full
 	ackTimeout   time.Duration // how long the end of a connection waits for an acknowledgement, see Command.Lost
+	resetTimeout time.Duration // how long it waits for a reset after a FIN: a client calls shutdown, then close
+	lateTimeout  time.Duration // how long a client may take to connect to its passive port, see Command.recordQuit
 
 	limits atomic.Pointer[Limits]
 
-	mu          sync.Mutex
-	listeners   []net.Listener
-	lastID      uint64
-	conns       map[*Conn]struct{}
-	addresses   map[netip.Prefix]*address
-	notLoggedIn int           // connections
-	farewell    Reply         // after Shutdown: refuses connections
-	empty       chan struct{} // gets a value when the last connection is closed
+	mu            sync.Mutex
+	listeners     []net.Listener
+	lastID        uint64
+	conns         map[*Conn]bool // true: logged in
+	networks      map[netip.Prefix]counts
+	notLoggedIn   int           // connections
+	shutdownReply Reply         // after Shutdown: refuses connections
+	empty         chan struct{} // gets a value when the last connection is closed
 }
 
 // NewServer returns a Server without listeners.
@@ -41,8 +43,10 @@ func NewServer(opts Options) *Server {
 		verbs:        commands(),
 		writeTimeout: 30 * time.Second,
 		ackTimeout:   time.Second,
-		conns:        make(map[*Conn]struct{}),
-		addresses:    make(map[netip.Prefix]*address),
+		resetTimeout: 100 * time.Millisecond,
+		lateTimeout:  5 * time.Second,
+		conns:        make(map[*Conn]bool),
+		networks:     make(map[netip.Prefix]counts),
 		empty:        make(chan struct{}, 1),
 	}
 	s.limits.Store(&opts.Limits)
@@ -66,18 +70,24 @@ type listener struct {
 	implicit *tls.Config
 }
 
-// Accept returns the next connection that is not refused, a *[Conn]. The library tries again after an error.
+// Accept returns the next connection that is not refused, a *[Conn], or net.ErrClosed. After any other error it tries again: the library
+// would end the server after ENOBUFS, for example, or an error of a client's connection.
 func (l *listener) Accept() (net.Conn, error) {
+	delay := time.Duration(0)
 	for {
 		nc, err := l.Listener.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				l.server.opts.Logger.Warn("accept failed", "address", l.Addr().String(), "err", err)
-			}
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return nil, err
+		case err != nil:
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			l.server.opts.Logger.Warn("accept failed", "address", l.Addr().String(), "err", err)
+			time.Sleep(delay)
+			continue
 		}
+		delay = 0
 		if t, ok := nc.(*net.TCPConn); ok {
-			tune(t, l.server.opts.UserTimeout)
+			tune(t, l.server.limits.Load().UserTimeout)
 		}
 		c, refusal := l.server.admit(nc, l.implicit)
 		if c != nil {
@@ -97,33 +107,43 @@ func (s *Server) admit(nc net.Conn, implicit *tls.Config) (*Conn, Reply) {
 	from := NetworkOf(ipOf(nc.RemoteAddr()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.farewell.Code != 0 {
-		return nil, s.farewell
+	if s.shutdownReply.Code != 0 {
+		return nil, s.shutdownReply
 	}
 	if r := s.refusalLocked(from, *s.limits.Load()); r.Code != 0 {
 		return nil, r
 	}
 	s.lastID++
 	c := newConn(s, nc, s.lastID, implicit)
-	s.enterLocked(c, from)
+	s.conns[c] = false
+	s.countLocked(from, 1, 1)
 	return c, Reply{}
 }
 
-// settle counts the connection as logged in.
-func (s *Server) settle(c *Conn) {
+// countLogin counts the connection as logged in.
+func (s *Server) countLogin(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settleLocked(c)
+	if loggedIn, ok := s.conns[c]; ok && !loggedIn {
+		s.conns[c] = true
+		s.countLocked(NetworkOf(c.client), 0, -1)
+	}
 }
 
-// dismiss ends the counting of a connection. It returns false if that was done before.
-func (s *Server) dismiss(c *Conn) bool {
+// removeConn removes a connection from the counts. It returns false if it was removed before.
+func (s *Server) removeConn(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.leaveLocked(c) {
+	loggedIn, ok := s.conns[c]
+	switch {
+	case !ok:
 		return false
+	case loggedIn:
+		s.countLocked(NetworkOf(c.client), -1, 0)
+	default:
+		s.countLocked(NetworkOf(c.client), -1, -1)
 	}
-	if len(s.conns) == 0 {
+	if delete(s.conns, c); len(s.conns) == 0 {
 		select {
 		case s.empty <- struct{}{}:
 		default:
@@ -132,11 +152,11 @@ func (s *Server) dismiss(c *Conn) bool {
 	return true
 }
 
-// Shutdown closes the listeners and ends all connections with the reply (421), those with a transfer when that has ended. It does
-// not wait for them; see Wait. It may be called again.
+// Shutdown closes the listeners and ends all connections with the reply (421). A connection with a transfer ends after it. Shutdown
+// does not wait for them; see Wait. It may be called again.
 func (s *Server) Shutdown(r Reply) error {
 	s.mu.Lock()
-	s.farewell = r
+	s.shutdownReply = r
 	var errs []error
 	for _, l := range s.listeners {
 		errs = append(errs, l.Close())
@@ -144,7 +164,7 @@ func (s *Server) Shutdown(r Reply) error {
 	s.listeners = nil
 	s.mu.Unlock()
 	for c := range s.Conns() {
-		c.shutdown(r)
+		c.requestEnd(endRequest{why: ReasonShutdown, reply: r})
 	}
 	return errors.Join(errs...)
 }

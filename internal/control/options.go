@@ -19,8 +19,8 @@ type Handler interface {
 	IdleFor() time.Duration
 	// Status returns lines for STAT. Each begins with a space.
 	Status() []string
-	// Said is called with each reply before it is sent. It must not keep the bytes.
-	Said(lines []byte)
+	// Replied is called with each reply before it is sent. It must not keep the bytes.
+	Replied(lines []byte)
 }
 
 // Policy has the permissions of the configuration. It may change at any time.
@@ -47,7 +47,4 @@ type Options struct {
 	Features []string
 	// Limits apply until Server.SetLimits.
 	Limits Limits
-	// UserTimeout is how long TCP waits for acknowledgements, also of keepalive probes, before it gives the client up
-	// (TCP_USER_TIMEOUT, RFC 5482); 0: the default of the system.
-	UserTimeout time.Duration
 }

@@ -1,11 +1,9 @@
 package control
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
@@ -40,12 +38,13 @@ type setup struct {
 	implicit    *tls.Config
 	first, last uint16 // of the passive ports; 0: any
 	write, ack  time.Duration
+	reset, late time.Duration
 }
 
 // serve starts a server. When the test ends, it stops the server and checks for leftovers.
 func serve(t *testing.T, change ...func(*setup)) *server {
 	t.Helper()
-	o := setup{write: patience, ack: time.Second}
+	o := setup{write: patience, ack: time.Second, reset: 100 * time.Millisecond, late: patience}
 	o.Policy = func() Policy { return Policy{Active: true} }
 	o.Logger = slog.New(slog.DiscardHandler)
 	o.NewHandler = func(c *Conn) Handler { return &handler{c: c, over: make(chan Reason, 1)} }
@@ -66,7 +65,7 @@ func serve(t *testing.T, change ...func(*setup)) *server {
 	})
 	o.Ports = s.ports
 	s.Server = NewServer(o.Options)
-	s.writeTimeout, s.ackTimeout = o.write, o.ack
+	s.writeTimeout, s.ackTimeout, s.resetTimeout, s.lateTimeout = o.write, o.ack, o.reset, o.late
 	l := s.Listen(o.listener, o.implicit)
 	s.served.Go(func() {
 		for {
@@ -86,7 +85,6 @@ func serve(t *testing.T, change ...func(*setup)) *server {
 
 func limited(l Limits) func(*setup)            { return func(o *setup) { o.Limits = l } }
 func withTLS(o *setup)                         { o.TLS = certificate() }
-func portsBetween(a, b uint16) func(o *setup)  { return func(o *setup) { o.first, o.last = a, b } }
 func timeouts(w, a time.Duration) func(*setup) { return func(o *setup) { o.write, o.ack = w, a } }
 
 func (s *server) stop() {
@@ -151,7 +149,7 @@ func (h *handler) IdleFor() time.Duration {
 }
 
 func (h *handler) Status() []string { return []string{" 211 not the end", "211 nor this"} }
-func (h *handler) Said([]byte)      {}
+func (h *handler) Replied([]byte)   {}
 
 func (h *handler) note(s string) {
 	h.mu.Lock()
@@ -181,162 +179,6 @@ func (h *handler) endedWith(t *testing.T, want Reason) {
 	case <-time.After(patience):
 		t.Fatal("the connection did not end")
 	}
-}
-
-// client is the other end of a control connection.
-type client struct {
-	t    *testing.T
-	lib  *library
-	h    *handler
-	tcp  *net.TCPConn // nil in a bubble of synctest
-	conn net.Conn
-	r    *bufio.Reader
-	sent uint64
-}
-
-// dial connects and reads the greeting.
-func (s *server) dial() *client {
-	s.t.Helper()
-	nc, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return s.client(nc)
-}
-
-func (s *server) client(nc net.Conn) *client {
-	s.t.Helper()
-	c := &client{t: s.t, conn: nc, r: bufio.NewReader(nc)}
-	c.tcp, _ = nc.(*net.TCPConn)
-	select {
-	case c.lib = <-s.libraries:
-	case <-time.After(patience):
-		s.t.Fatal("the connection did not reach the library")
-	}
-	c.h = c.lib.conn.Handler().(*handler)
-	s.t.Cleanup(func() { nc.Close() })
-	c.expect("220 ready")
-	return c
-}
-
-func (s *server) login() *client {
-	s.t.Helper()
-	c := s.dial()
-	c.logIn()
-	return c
-}
-
-func (c *client) logIn() {
-	c.t.Helper()
-	c.play("> USER u", "< 331 ", "> PASS p", "< 230 ")
-}
-
-func (c *client) send(raw string) {
-	c.t.Helper()
-	c.sent += uint64(len(raw))
-	if _, err := io.WriteString(c.conn, raw); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// until polls until f returns true.
-func (c *client) until(what string, f func() bool) {
-	c.t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			c.t.Error("nothing happened: " + what) // on any goroutine
-			return
-		}
-	}
-}
-
-// settled waits until Read has examined all input sent without TLS, and waits for more.
-func (c *client) settled() {
-	c.t.Helper()
-	c.until("all input is examined", func() bool { return c.lib.conn.looked.Load() >= c.sent })
-}
-
-// read reads the next line.
-func (c *client) read() (string, error) {
-	_ = c.conn.SetReadDeadline(time.Now().Add(100 * time.Hour)) // of synctest, too
-	if c.tcp != nil {
-		_ = c.conn.SetReadDeadline(time.Now().Add(patience))
-	}
-	line, err := c.r.ReadString('\n')
-	return strings.TrimSuffix(line, "\r\n"), err
-}
-
-// expect reads a line for each prefix.
-func (c *client) expect(prefixes ...string) {
-	c.t.Helper()
-	for _, prefix := range prefixes {
-		if line, err := c.read(); err != nil || !strings.HasPrefix(line, prefix) {
-			c.t.Fatalf("got %q, %v; want %q", line, err, prefix)
-		}
-	}
-}
-
-func (c *client) expectEOF() {
-	c.t.Helper()
-	if line, err := c.read(); err != io.EOF {
-		c.t.Fatalf("got %q, %v instead of the end", line, err)
-	}
-}
-
-// play plays a transcript: "> line" is sent with CRLF, ">> raw" as it is, "< prefix" is expected.
-func (c *client) play(steps ...string) {
-	c.t.Helper()
-	for _, step := range steps {
-		switch mark, text, _ := strings.Cut(step, " "); mark {
-		case ">":
-			c.send(text + "\r\n")
-		case ">>":
-			c.send(text)
-		default:
-			c.expect(text)
-		}
-	}
-}
-
-// epsv returns the address of a passive port.
-func (c *client) epsv() string {
-	c.t.Helper()
-	c.send("EPSV\r\n")
-	line, err := c.read()
-	fields := strings.Split(line, "|")
-	if err != nil || len(fields) != 5 {
-		c.t.Fatal(line, err)
-	}
-	return "127.0.0.1:" + fields[3]
-}
-
-// data opens a data connection.
-func (c *client) data(addr string) *net.TCPConn {
-	c.t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() { nc.Close() })
-	return nc.(*net.TCPConn)
-}
-
-// reset closes the connection with an RST.
-func reset(nc *net.TCPConn) {
-	_ = nc.SetLinger(0)
-	_ = nc.Close()
-}
-
-// startTLS upgrades the client, which writes to the wire that is given.
-func (c *client) startTLS(wire net.Conn) {
-	c.t.Helper()
-	c.play("> AUTH TLS", "< 234 ")
-	t := tls.Client(wire, &tls.Config{InsecureSkipVerify: true})
-	_ = c.tcp.SetDeadline(time.Now().Add(patience))
-	if err := t.Handshake(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.conn, c.r = t, bufio.NewReader(t)
 }
 
 func certificate() *tls.Config {

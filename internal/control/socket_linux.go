@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune sets the options of a control connection's socket. It ignores failures, because the server works without each of them.
+// tune sets the options of a control connection's socket. It ignores failures: the server works without each option.
 func tune(t *net.TCPConn, userTimeout time.Duration) {
 	keepAlive(t, userTimeout)
 	raw, err := t.SyscallConn()
@@ -43,17 +43,38 @@ func (w *wire) hungUp() bool {
 	return fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLRDHUP) != 0
 }
 
-// received returns how many bytes have arrived, read or not (TCP_INFO). A FIN counts as one.
-func (w *wire) received() (n uint64) {
-	if w.raw == nil {
-		return 0
+// bytesArrived returns how many bytes have arrived, read or not (TCP_INFO). A FIN counts as one.
+func (w *wire) bytesArrived() (n uint64) {
+	if info := tcpInfo(w.raw); info != nil {
+		n = info.Bytes_received
 	}
-	_ = w.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Bytes_received
-		}
-	})
 	return n
+}
+
+// BytesMoved returns how many bytes have arrived on a data connection, plus those that the client has acknowledged.
+func BytesMoved(conn net.Conn) (n uint64, ok bool) {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, _ := socket.SyscallConn() // nil after an error
+	info := tcpInfo(raw)
+	if info == nil {
+		return 0, false
+	}
+	return info.Bytes_received + info.Bytes_acked, true
+}
+
+// tcpInfo returns TCP_INFO, or nil if the kernel has none, such as for a closed socket.
+func tcpInfo(raw syscall.RawConn) (info *unix.TCPInfo) {
+	if raw != nil {
+		_ = raw.Control(func(fd uintptr) {
+			if got, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+				info = got
+			}
+		})
+	}
+	return info
 }
 
 // peer returns the state of the client's TCP. A reset does not change the counters.
@@ -71,7 +92,7 @@ func (w *wire) peer() (p peer) {
 		p = peer{
 			unacked:  uint64(unacked),
 			unsent:   uint64(info.Notsent_bytes),
-			finished: info.Bytes_received > w.got.Load()+uint64(unread), // a FIN counts as one byte
+			finished: info.Bytes_received > w.bytesRead.Load()+uint64(unread), // a FIN counts as one byte
 			broken:   info.State == unix.BPF_TCP_CLOSE,
 		}
 	})

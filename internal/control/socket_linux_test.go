@@ -10,7 +10,9 @@ import (
 )
 
 func TestSocketOptions(t *testing.T) {
-	c := serve(t, func(o *setup) { o.UserTimeout = 20 * time.Second }).dial()
+	s := serve(t)
+	s.SetLimits(Limits{UserTimeout: 20 * time.Second})
+	c := s.dial()
 	want := map[[2]int]int{
 		{syscall.SOL_SOCKET, syscall.SO_OOBINLINE}:   1,
 		{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}:   1,
@@ -32,8 +34,8 @@ func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 	s := serve(t)
 	for range 20 {
 		c := s.login()
-		c.lib.mkd = func(cmd *Command) { cmd.Say(Reply{Code: 421, Text: "as you wish"}) }
-		c.play(">> MKD a\r\n"+strings.Repeat("NOOP\r\n", 800), "< 421 as you wish")
+		c.lib.mkd = func(cmd *Command) { cmd.Reply(Reply{Code: 421, Text: "as you wish"}) }
+		c.play(">> MKD a\r\n" + strings.Repeat("NOOP\r\n", 800) + "; < 421 as you wish")
 		c.expectEOF()
 		c.h.endedWith(t, ReasonClosed)
 		c.until("the connection is closed", func() bool { return s.connected() == 0 })

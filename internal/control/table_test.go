@@ -36,6 +36,8 @@ var table = []struct {
 	{line: "MDTM 20200102030405 a b", pass: "MFMT 20200102030405 a b"},
 	{line: "MDTM 20200102030405 ", pass: "MDTM 20200102030405 "},
 	{line: "MFMT 20200102030405 ", reply: "501 MFMT needs a time"},
+	{line: "MFMT 99991231235959 f", reply: "501 MFMT needs a time"},
+	{line: "MDTM 99991231235959 f", pass: "MDTM 99991231235959 f"},
 	{line: "HASH a b", pass: `HASH "a b"`},
 	{line: `HASH a"b`, pass: `HASH "a""b"`},
 	{line: `HASH "a b"`, pass: `HASH "a b"`},
@@ -43,6 +45,8 @@ var table = []struct {
 	{line: "xcrc a b", pass: `XCRC "a b"`},
 
 	{line: "TYPE a", pass: "TYPE A"},
+	{line: "TYPE L 8", pass: "TYPE L 8"},
+	{line: "TYPE L 7", reply: "504 "},
 	{line: "MODE s", pass: "MODE S"},
 	{line: "STRU R", reply: "504 "},
 	{line: "ALLO 12", pass: "ALLO 12"},
@@ -124,7 +128,7 @@ func TestTableInOtherStates(t *testing.T) {
 		{nil, "EPSV ALL\r\nEPSV", ""},
 		{withTLS, "AUTH TLS", "503 send AUTH before USER"},
 		{withTLS, "FEAT", " XCRC\r\n XMD5\r\n XSHA\r\n XSHA1\r\n XSHA256\r\n XSHA512\r\n211 End"},
-		{nil, "OPTS MLST size;modify;\r\nFEAT", " MLST type;size*;modify*;perm;unique;unix.mode;\r\n"},
+		{nil, "OPTS MLST size;modify;\r\nFEAT", " MLST type;size*;modify*;unique;unix.mode;\r\n"},
 		{nil, "FEAT", " HASH SHA-256*;SHA-512;SHA-1;MD5;CRC32;\r\n"},
 	} {
 		var o Options
@@ -144,7 +148,8 @@ func TestTableInOtherStates(t *testing.T) {
 		{"EPRT |2|::|50000|", "EPRT |2|::1|50000|", ""},
 		{"EPRT |1|127.0.0.1|50000|", "", "522 use (2)"},
 		{"EPRT |2|::1%lo|50000|", "", "501 "},
-		{"PORT 127,0,0,1,195,80", "", "501 "},
+		{"PORT 127,0,0,1,195,80", "", "501 PORT is for IPv4 only"},
+		{"PORT 0,0,0,0,195,80", "", "501 PORT is for IPv4 only"},
 	} {
 		s := scripted(tc.line)
 		s.six = true
@@ -158,22 +163,22 @@ func TestTableInOtherStates(t *testing.T) {
 }
 
 // The library gets no command that needs a login before it, and none without a required argument.
-func TestCommandsBeforeLoginAndBareOnes(t *testing.T) {
-	everybody := strings.Fields("USER PASS ACCT REIN QUIT AUTH PBSZ PROT FEAT HELP SYST NOOP CLNT OPTS SMNT CCC LANG HOST ADAT MIC CONF ENC")
-	bare := strings.Fields("PASS ACCT REIN QUIT FEAT HELP SYST NOOP CLNT STAT SMNT PWD XPWD CDUP XCUP MLST AVBL PASV EPSV ABOR STOU LIST NLST MLSD CCC LANG HOST ADAT MIC CONF ENC")
+func TestCommandsBeforeLoginAndWithoutArgument(t *testing.T) {
+	beforeLogin := strings.Fields("USER PASS ACCT REIN QUIT AUTH PBSZ PROT FEAT HELP SYST NOOP CLNT OPTS SMNT CCC LANG HOST ADAT MIC CONF ENC")
+	withoutArgument := strings.Fields("PASS ACCT REIN QUIT FEAT HELP SYST NOOP CLNT STAT SMNT PWD XPWD CDUP XCUP MLST AVBL PASV EPSV ABOR STOU LIST NLST MLSD CCC LANG HOST ADAT MIC CONF ENC")
 	for name := range commands() {
 		s := scripted(name + " x")
 		c, _ := connected(s, Options{})
-		c.phase = greeted
+		c.account = ""
 		n, _ := c.Read(make([]byte, 4096))
 		refused := strings.HasPrefix(s.replies.String(), "530 please log in")
-		if refused == slices.Contains(everybody, name) || refused && n != 0 {
+		if refused == slices.Contains(beforeLogin, name) || refused && n != 0 {
 			t.Errorf("%s before the login: %q, the library got %d bytes", name, s.replies.String(), n)
 		}
 		for _, line := range []string{name, name + "   "} {
 			pass, reply := ask(Options{}, line)
 			refused := strings.HasPrefix(reply, "501 "+name+" needs an argument")
-			if refused == slices.Contains(bare, name) || refused && pass != "" {
+			if refused == slices.Contains(withoutArgument, name) || refused && pass != "" {
 				t.Errorf("%q: %q, the library got %q", line, reply, pass)
 			}
 		}
@@ -184,7 +189,7 @@ func TestCommandsBeforeLoginAndBareOnes(t *testing.T) {
 	}
 }
 
-// A panic in this package ends no connection.
+// A panic in this package or in the driver ends no connection, and the command ends.
 func TestAPanicIsAnInternalError(t *testing.T) {
 	s := scripted("PWD", "STRU F")
 	c, h := connected(s, Options{})
@@ -195,5 +200,8 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	}
 	if n, _ := c.Read(make([]byte, 4096)); n > 0 || s.replies.String() != "451 internal error\r\n200 OK\r\n" {
 		t.Errorf("%q", s.replies.String())
+	}
+	if notes := h.notes(); notes != "ended: closed by the client" || h.begun != 0 {
+		t.Errorf("%q, %d commands did not end", notes, h.begun)
 	}
 }

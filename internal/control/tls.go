@@ -24,8 +24,9 @@ func (s *Server) controlTLS(config *tls.Config) *tls.Config {
 var ErrNotResumed = errors.New("the data connection does not resume the session of the control connection")
 
 // DataTLS puts TLS over a data connection. With Options.SessionReuse the client must resume the session of the control connection, and
-// gets a ticket for the next one, because a client uses a ticket of TLS 1.3 once. Otherwise the server sends no tickets: an uploader
-// that only writes (Net::FTP) would not read them, its close would reset the connection, and the end of the upload would be lost.
+// gets a ticket for its next data connection, because a client uses a ticket of TLS 1.3 once. Otherwise the server sends no tickets: an
+// uploader that only writes (Net::FTP) would not read them, its close would reset the connection, and the end of the upload would be
+// lost.
 func (c *Conn) DataTLS(data net.Conn) *tls.Conn {
 	config := c.tls.Clone()
 	if !c.server.opts.SessionReuse {

@@ -11,16 +11,16 @@ import (
 
 func TestStartTLS(t *testing.T) {
 	c := serve(t, withTLS).dial()
-	c.play("> NOOP", "< 250 ", "> PBSZ 0", "< 503 ", "> USER u", "< 331 ")
+	c.play("> NOOP; < 250; > PBSZ 0; < 503; > USER u; < 331")
 	c.startTLS(c.tcp)
 	c.logIn()
-	c.play("> AUTH TLS", "< 503 the connection is encrypted", "> PBSZ 0", "< 200 PBSZ=0", "> PROT X", "< 504 ", "> PROT E", "< 536 ", "> PROT p", "< 250 ")
+	c.play("> AUTH TLS; < 503 the connection is encrypted; > PBSZ 0; < 200 PBSZ=0; > PROT X; < 504; > PROT E; < 536; > PROT p; < 250")
 	c.lib.conn.Kick(Reply{Code: 421, Text: "enough"})
 	c.expect("421 enough")
 	c.expectEOF() // close_notify came
 }
 
-// CVE-2011-0411: an attacker may add commands behind AUTH in the clear; they must not be executed as if they came over TLS.
+// CVE-2011-0411: an attacker may add commands after AUTH in the clear; they must not be executed as if they came over TLS.
 func TestCommandsSentWithAuthAreNotExecuted(t *testing.T) {
 	c := serve(t, withTLS).dial()
 	c.send("AUTH TLS\r\nUSER injected\r\nNO")
@@ -28,17 +28,17 @@ func TestCommandsSentWithAuthAreNotExecuted(t *testing.T) {
 	secure := tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
 	c.conn = secure
 	c.r.Reset(secure)
-	c.play("> NOOP", "< 250 ")
+	c.play("> NOOP; < 250")
 	if got := c.h.executed(); got != "AUTH TLS; NOOP" {
 		t.Errorf("executed: %s", got)
 	}
 }
 
 func TestAFailedHandshakeEndsTheConnection(t *testing.T) {
-	for _, behind := range []string{"", "NOOP\r\nNOOP\r\nNOOP\r\n"} {
+	for _, after := range []string{"", "NOOP\r\nNOOP\r\nNOOP\r\n"} {
 		c := serve(t, withTLS, limited(Limits{LoginTimeout: 100 * time.Millisecond})).dial()
-		c.play("> AUTH TLS", "< 234 ")
-		c.send(behind)
+		c.play("> AUTH TLS; < 234")
+		c.send(after)
 		c.h.endedWith(t, ReasonTLS)
 	}
 }
@@ -57,7 +57,7 @@ func TestImplicitTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.client(nc)
-	c.play("> AUTH TLS", "< 5", "> PBSZ 0", "< 200 PBSZ=0", "> QUIT", "< 221 ")
+	c.play("> AUTH TLS; < 5; > PBSZ 0; < 200 PBSZ=0; > QUIT; < 221")
 	lib.conn.Handler().(*handler).endedWith(t, ReasonTLS)
 }
 
@@ -90,7 +90,7 @@ func TestReadMayBeWokenInTheMiddleOfATLSRecord(t *testing.T) {
 	}()
 	c.startTLS(dribble{c.tcp})
 	for range 50 {
-		c.play("> NOOP", "< 250 ")
+		c.play("> NOOP; < 250")
 	}
 	close(stop)
 	<-stopped

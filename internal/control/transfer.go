@@ -25,46 +25,65 @@ const (
 	aborted                // cause has the reason
 )
 
-// transfer is the state of a Command that uses a data connection. Conn.mu guards stage, cause, socket, left, quit and over.
-// The other fields belong to the goroutine that executes the transfer, or never change.
+// transfer is the part of a Command that uses a data connection. Conn.mu guards stage, cause, socket, quitEarly and quitLate. The other fields
+// belong to the goroutine that executes the transfer, or never change.
 type transfer struct {
-	port    *Port         // the passive port of its client; nil: none
-	done    chan struct{} // closed when it has ended; nil: the command is no transfer
-	stage   stage
-	cause   error         // of aborted
-	socket  net.Conn      // of moving, below TLS
-	left    bool          // QUIT came before the 1xx: the client may hang up, and the transfer continues
-	quit    bool          // QUIT came after the 1xx
-	opened  bool          // the driver has opened its file
-	open    bool          // and has not closed it yet
-	pending *Reply        // the final reply, which waits until the file is closed
-	over    chan struct{} // closed when it is aborted; nil: nothing waits for it
+	port        *Port         // the passive port of its client; nil: none
+	done        chan struct{} // closed when the transfer has ended; nil: the command is no transfer
+	whenAborted chan struct{} // closed when the transfer is aborted
+	stage       stage
+	cause       error    // of aborted
+	socket      net.Conn // of moving, below TLS
+	quitEarly   bool     // QUIT came before the 1xx: the client may hang up, and the transfer continues
+	quitLate    bool     // QUIT came after the 1xx
+
+	opened   bool // the driver has opened its file
+	open     bool // and has not closed it yet
+	answered bool // the library sent its final reply before the file was closed
+}
+
+// begin makes the command a transfer.
+func (cmd *Command) begin(port *Port) {
+	cmd.port, cmd.done, cmd.whenAborted = port, make(chan struct{}), make(chan struct{})
+	port.keep()
 }
 
 // Transfers reports whether the command uses a data connection.
-func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(transfers) }
+func (cmd *Command) Transfers() bool { return cmd != nil && cmd.verb.is(usesData) }
 
-// Opened notes that the driver has opened the file. The transfer then ends, and its final reply is sent, after Closed only: the
-// library sends 425 before it closes its handle (handle_files.go:108). A refused transfer is never opened, and its passive port
-// stays open.
+// Opened records that the driver has opened the file. The transfer then ends, and its final reply is sent, only after Closed: the
+// library sends 425 before it closes its handle (handle_files.go:108). A transfer that the driver refuses opens no file, and its
+// passive port stays open.
 func (cmd *Command) Opened() { cmd.opened, cmd.open = true, true }
 
-// Closed notes that the driver has closed the file. Call Say with the final reply before.
+// Closed records that the driver has closed the file. Call Reply with the final reply before.
 func (cmd *Command) Closed() {
 	cmd.open = false
-	if r := cmd.pending; r != nil {
-		cmd.conn.complete(cmd, *r)
+	if cmd.answered {
+		cmd.conn.complete(cmd)
 	}
 }
 
-// Connected notes the data connection, below TLS, before bytes move. It returns the cause if the transfer was aborted.
+// Connected records the data connection, below TLS, before bytes move. It returns the cause if the transfer was aborted.
 func (cmd *Command) Connected(socket net.Conn) error {
-	cmd.conn.mu.Lock()
-	defer cmd.conn.mu.Unlock()
+	c := cmd.conn
+	c.mu.Lock()
 	if cmd.stage < moving {
 		cmd.stage, cmd.socket = moving, socket
 	}
-	return cmd.cause
+	cause := cmd.cause
+	c.mu.Unlock()
+	if c.inputWaits.Load() {
+		c.interruptRead(true) // STAT may wait for the 1xx
+	}
+	return cause
+}
+
+// moves reports whether bytes move: the 1xx was sent.
+func (cmd *Command) moves() bool {
+	cmd.conn.mu.Lock()
+	defer cmd.conn.mu.Unlock()
+	return cmd.stage == moving
 }
 
 // Abort ends the transfer unless it was sealed or aborted before: the first cause counts. It closes the data connection below TLS,
@@ -81,23 +100,11 @@ func (cmd *Command) Abort(cause error) {
 		return
 	}
 	cmd.stage, cmd.cause = aborted, cause
-	if cmd.over != nil {
-		close(cmd.over)
-	}
+	close(cmd.whenAborted)
 }
 
 // Aborted returns a channel that is closed when the transfer is aborted, for a transfer that waits before it opens its file.
-func (cmd *Command) Aborted() <-chan struct{} {
-	cmd.conn.mu.Lock()
-	defer cmd.conn.mu.Unlock()
-	if cmd.over == nil {
-		cmd.over = make(chan struct{})
-		if cmd.stage == aborted {
-			close(cmd.over)
-		}
-	}
-	return cmd.over
-}
+func (cmd *Command) Aborted() <-chan struct{} { return cmd.whenAborted }
 
 // Cause returns why the transfer was aborted, or nil if it was not.
 func (cmd *Command) Cause() error {
@@ -106,58 +113,56 @@ func (cmd *Command) Cause() error {
 	return cmd.cause
 }
 
-// Seal fixes the outcome of the transfer, so that Abort does nothing any more, or returns why the transfer was aborted. After a QUIT
-// the caller must have proof that no byte is missing.
+// Seal fixes the outcome of the transfer, so that Abort has no effect any more, or returns why the transfer was aborted. proven means
+// that no byte is missing; without it a QUIT after the 1xx is ErrQuit.
 func (cmd *Command) Seal(proven bool) error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	switch {
 	case cmd.stage == aborted:
 		return cmd.cause
-	case cmd.quit && !proven:
+	case cmd.quitLate && !proven:
 		return ErrQuit
 	}
 	cmd.stage = sealed
 	return nil
 }
 
-// hasLeft reports whether the client sent QUIT before the 1xx: it may hang up, and the transfer continues.
-func (cmd *Command) hasLeft() bool {
-	if cmd == nil {
+// hasQuitEarly reports whether the client sent QUIT before the 1xx: it may hang up, and the transfer continues.
+func (cmd *Command) hasQuitEarly() bool {
+	if !cmd.Transfers() {
 		return false
 	}
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
-	return cmd.left
+	return cmd.quitEarly
 }
 
-// How long a client that has sent QUIT after a transfer may take to connect to its passive port.
-const (
-	promptConnection = 10 * time.Millisecond // it waits for the reply to its QUIT
-	lateConnection   = 5 * time.Second       // the QUIT came with the transfer, or the client has hung up
-)
-
-// announce notes that the 1xx is sent.
+// announce records that the 1xx is sent.
 func (cmd *Command) announce() {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	cmd.stage = max(cmd.stage, announced)
 }
 
-// quits acts on a QUIT that follows the transfer. A QUIT before the 1xx is an orderly end: the transfer continues if the client
-// connects in time.
-func (cmd *Command) quits(within time.Duration) {
+// promptConnection is how long a client that has sent QUIT after a transfer, and waits for the reply, may take to connect to its passive
+// port. If the QUIT came with the transfer, or the client has hung up, that is Server.lateTimeout.
+const promptConnection = 10 * time.Millisecond
+
+// recordQuit acts on a QUIT after the transfer. A QUIT before the 1xx is an orderly end: the transfer continues if the client connects in
+// time.
+func (cmd *Command) recordQuit(within time.Duration) {
 	c := cmd.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cmd.stage >= announced {
-		cmd.quit = true
+		cmd.quitLate = true
 		return
 	}
-	cmd.left = true
+	cmd.quitEarly = true
 	time.AfterFunc(within, func() {
-		if within < lateConnection && c.wire.hungUp() { // PHP 4 hangs up before it connects
-			time.AfterFunc(lateConnection, cmd.port.close)
+		if late := c.server.lateTimeout; within < late && c.wire.hungUp() { // PHP 4 hangs up before it connects
+			time.AfterFunc(late, cmd.port.close)
 		} else {
 			cmd.port.close()
 		}
@@ -165,10 +170,10 @@ func (cmd *Command) quits(within time.Duration) {
 }
 
 // lookAhead examines the lines that arrived during a transfer. ABOR takes effect at once, and is answered in its turn: clients send
-// NOOP to keep the connection alive, and ABOR must not wait for these. An ABOR after another pipelined transfer is for that one. A STAT
-// without a path that comes first is answered at once (RFC 959 section 4.1.3).
+// NOOP to keep the connection alive, and ABOR must not wait for these. An ABOR after another pipelined transfer is for that one. A
+// STAT without a path that comes first is answered once bytes move (RFC 959 section 4.1.3).
 func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
-	for {
+	for transfer.moves() {
 		line, ok := c.in.peek()
 		if !ok {
 			break
@@ -184,22 +189,21 @@ func (c *Conn) lookAhead(transfer *Command, within time.Duration) {
 		cmd, _ := parse(line, len(line) > c.in.limit)
 		switch {
 		case cmd == nil:
-		case c.server.verbs[cmd.Verb].is(transfers):
+		case c.server.verbs[cmd.Verb].is(usesData):
 			return false
 		case cmd.Verb == "ABOR":
 			transfer.Abort(ErrAborted)
 		case cmd.Verb == "QUIT":
-			transfer.quits(within)
+			transfer.recordQuit(within)
 		}
 		return true
 	})
 }
 
-// CatchUp waits until Read has examined all input that has arrived, so that an ABOR or QUIT in it has taken effect. It waits for d
-// at most.
+// CatchUp waits until Read has examined all input that has arrived, so that an ABOR or QUIT in it has taken effect, but at most for d.
 func (c *Conn) CatchUp(d time.Duration) {
-	received := c.wire.received()
-	for until := time.Now().Add(d); c.looked.Load() < received && time.Now().Before(until); {
+	received := c.wire.bytesArrived()
+	for until := time.Now().Add(d); c.examined.Load() < received && time.Now().Before(until); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }

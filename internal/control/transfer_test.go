@@ -1,15 +1,14 @@
 package control
 
 import (
-	"io"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A command behind a transfer is executed after the file is closed, also if the library replies 425 before it closes the handle.
+// A command after a transfer is executed after the file is closed, also if the library replies 425 before it closes the handle.
 func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
-	for _, want := range []string{"226 ", "425 "} {
+	for _, want := range []string{"226", "425"} {
 		c := serve(t).login()
 		c.lib.onClose = func() {
 			time.Sleep(20 * time.Millisecond) // it would be executed meanwhile
@@ -17,14 +16,10 @@ func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 				t.Errorf("before the file was closed: %s", got)
 			}
 		}
-		addr := c.epsv()
-		if want == "226 " {
-			data := c.data(addr)
-			c.play(">> STOR x\r\nSTRU F\r\nMKD a\r\n", "< 150 ")
-			_ = data.Close()
+		if c.play("epsv"); want == "226" {
+			c.play("data; >> STOR x\r\nSTRU F\r\nMKD a\r\n; < 150")
 		} else {
-			c.send("STOR x\r\nSTRU F\r\nMKD a\r\n")
-			c.settled()
+			c.play(">> STOR x\r\nSTRU F\r\nMKD a\r\n; settled")
 			c.lib.conn.Command().port.close()
 		}
 		c.expect(want, "200 ", "250 ")
@@ -38,38 +33,38 @@ func TestACommandSeesTheEndOfTheTransfer(t *testing.T) {
 func TestTheEndOfATransferIsNeverMissed(t *testing.T) {
 	c := serve(t).login()
 	for range 100 {
-		c.data(c.epsv())
-		c.play(">> RETR f\r\nNOOP\r\nPWD\r\n", "< 150 ", "< 226 ", "< 250 ", "< 250 ")
+		c.play("epsv; data; >> RETR f\r\nNOOP\r\nPWD\r\n; < 150; < 226; < 250; < 250")
 	}
 	if got := c.h.notes(); got != "" {
 		t.Error(got)
 	}
 }
 
+// A stop waits for the transfer, and then ends the connection although the client sends nothing more.
+func TestAStopEndsTheConnectionAfterTheTransfer(t *testing.T) {
+	c := serve(t).login()
+	data := c.data(c.epsv())
+	c.play("> STOR x; < 150; settled; stop")
+	data.Close()
+	c.play("< 226; < 421; end")
+}
+
 func TestAHangUpIsDetectedDuringATransfer(t *testing.T) {
-	many := strings.Repeat("NOOP\r\n", 20000)
-	eof := func(c *client) { _ = c.tcp.CloseWrite() }
-	rst := func(c *client) { reset(c.tcp) }
-	for name, tc := range map[string]struct {
-		pipelined string
-		hangUp    func(c *client)
-		want      Reason // "": the input is too long to read ahead
-	}{
-		"EOF":                    {"", eof, ReasonEOF},
-		"EOF behind commands":    {"NOOP\r\nMKD a\r\n", eof, ReasonEOF},
-		"reset":                  {"", rst, ReasonReset},
-		"reset behind commands":  {"NOOP\r\nMKD a\r\n", rst, ReasonReset},
-		"reset behind QUIT":      {"QUIT\r\n", rst, ReasonReset},
-		"EOF behind very many":   {many, eof, ""},
-		"reset behind very many": {many, rst, ""},
+	many := ">> " + strings.Repeat("NOOP\r\n", 20000) // too many to read ahead
+	for transcript, want := range map[string]Reason{
+		"half-close":                  ReasonEOF,
+		"> NOOP; > MKD a; half-close": ReasonEOF,
+		"reset":                       ReasonReset,
+		"> NOOP; > MKD a; reset":      ReasonReset,
+		"> QUIT; reset":               ReasonReset,
+		many + "; half-close":         "",
+		many + "; reset":              "",
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(transcript[max(0, len(transcript)-30):], func(t *testing.T) {
 			c := serve(t).login()
 			c.data(c.epsv())
-			c.play("> STOR x", "< 150 ")
-			c.send(tc.pipelined)
-			tc.hangUp(c)
-			if why := <-c.h.over; tc.want != "" && why != tc.want {
+			c.play("> STOR x; < 150; " + transcript)
+			if why := <-c.h.over; want != "" && why != want {
 				t.Errorf("ended: %v", why)
 			}
 			if len(c.lib.uploads) != 1 {
@@ -85,37 +80,21 @@ func TestAHangUpIsDetectedDuringATransfer(t *testing.T) {
 	}
 }
 
-// A QUIT in the packet of the transfer does not abort it if the data connection was opened before, though not accepted yet.
-func TestQuitPipelinedWithATransfer(t *testing.T) {
-	s := serve(t)
-	for range 20 {
-		c := s.login()
-		data := c.data(c.epsv())
-		_, _ = io.WriteString(data, "content")
-		_ = data.Close()
-		c.play(">> STOR x\r\nQUIT\r\n", "< 150 ", "< 226 ", "< 221 ")
-	}
-	c := s.login() // no data connection
-	c.epsv()
-	began := time.Now()
-	c.play(">> STOR x\r\nQUIT\r\n", "< 425 ", "< 221 ")
-	if took := time.Since(began); took > patience/2 {
-		t.Errorf("QUIT waited for the data connection: %v", took)
-	}
+// A QUIT in the packet of a transfer does not wait long for a data connection that does not come.
+func TestQuitWithATransferThatIsNotConnected(t *testing.T) {
+	serve(t, func(o *setup) { o.late = 20 * time.Millisecond }).login().play("epsv; >> STOR x\r\nQUIT\r\n; < 425; < 221")
 }
 
-// An ABOR aborts a transfer whose file is not open yet, and a QUIT behind it changes nothing.
+// An ABOR aborts a transfer whose file is not open yet, and a QUIT after it changes nothing.
 func TestAborBeforeTheFileIsOpened(t *testing.T) {
 	c := serve(t).login()
 	opening, open := make(chan struct{}), make(chan struct{})
 	c.lib.onOpen = func() { close(opening); <-open }
-	c.epsv()
-	c.send("STOR x\r\n")
+	c.play("epsv; > STOR x")
 	<-opening
-	c.send("ABOR\r\nQUIT\r\n")
-	c.settled()
+	c.play(">> ABOR\r\nQUIT\r\n; settled")
 	close(open)
-	c.play("< 426 aborted by ABOR", "< 226 ", "< 221 ")
+	c.play("< 426 aborted by ABOR; < 226; < 221")
 	c.h.endedWith(t, ReasonQuit)
 }
 

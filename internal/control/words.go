@@ -20,8 +20,8 @@ type Reply struct {
 	Lines []string
 	End   string // the text of the last line if there are Lines; "" is "End"
 	// Rows, if it is not nil, produces further lines while they are sent, so that few are buffered; a client that does not read
-	// makes it wait. It calls line with each line, returns an error of line, and returns the text of the last line, like End.
-	// An error ends the connection. Only the driver's replies to commands without a data connection may have Rows.
+	// makes it wait. It is called once, also if the connection has ended. It calls line with each line, returns an error of line,
+	// and returns the text of the last line, like End. An error ends the connection. Only the driver's replies to commands without a data connection may have Rows.
 	Rows func(line func(string) error) (end string, err error)
 }
 
@@ -78,21 +78,13 @@ func (r Reply) short() string {
 	return text
 }
 
-// quotedLen returns the length of the quoted path (RFC 959 appendix II), with its quotes, at the beginning of a text, or 0.
+// quotedLen returns the length of the quoted path (RFC 959 appendix II), with its quotes, at the beginning of a text, or 0. No text has a
+// quote after the path: Net::FTP takes everything up to the last quote for the path.
 func quotedLen(text string) int {
 	if text == "" || text[0] != '"' {
 		return 0
 	}
-	for i := 1; i < len(text); i++ {
-		switch {
-		case text[i] != '"':
-		case i+1 < len(text) && text[i+1] == '"':
-			i++
-		default:
-			return i + 1
-		}
-	}
-	return 0
+	return strings.LastIndexByte(text, '"') + 1
 }
 
 // cutEnd shortens a text to room bytes at its end, between two words: half a number would be another number.

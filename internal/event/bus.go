@@ -8,9 +8,8 @@ import (
 // maxQueued bounds the events that wait for the sinks.
 const maxQueued = 100_000
 
-// gather is how long a Bus collects events before it calls the sinks: one write of a hundred lines of the log costs a busy server much
-// less than a hundred writes.
-const gather = 5 * time.Millisecond
+// batchDelay is the time in which a Bus collects events before it calls the sinks. One write of a hundred lines costs less than a hundred writes.
+const batchDelay = 5 * time.Millisecond
 
 // Sink is called with one or more events, by one goroutine. It must return soon, and not keep the slice.
 type Sink func([]Event)
@@ -18,11 +17,11 @@ type Sink func([]Event)
 // Bus passes events to sinks. Several goroutines may use it.
 type Bus struct {
 	sinks   []Sink
-	done    chan struct{}
+	wake    chan struct{} // has a message if the queue has events
 	closing chan struct{} // closed by Close
+	done    chan struct{} // closed when the sinks have all events
 
 	mu      sync.Mutex
-	more    sync.Cond
 	queue   []Event
 	dropped uint64
 	closed  bool
@@ -30,8 +29,7 @@ type Bus struct {
 
 // NewBus starts a bus. Call Close to end it.
 func NewBus(sinks ...Sink) *Bus {
-	b := &Bus{sinks: sinks, done: make(chan struct{}), closing: make(chan struct{})}
-	b.more.L = &b.mu
+	b := &Bus{sinks: sinks, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	go b.run()
 	return b
 }
@@ -52,7 +50,7 @@ func (b *Bus) Publish(e Event) {
 		b.dropped++
 	default:
 		if b.queue = append(b.queue, e); len(b.queue) == 1 {
-			b.more.Signal()
+			b.wake <- struct{}{} // run takes the message before the queue, so there is room for it
 		}
 	}
 }
@@ -74,47 +72,31 @@ func (b *Bus) Close() {
 		b.closed = true
 		close(b.closing)
 	}
-	b.more.Signal()
 	b.mu.Unlock()
 	<-b.done
 }
 
-// run calls the sinks until the bus is closed and its queue empty.
+// run calls the sinks until the bus is closed and its queue is empty.
 func (b *Bus) run() {
 	defer close(b.done)
 	var batch []Event
-	for {
-		batch = b.next(batch[:0])
-		if len(batch) == 0 {
-			return
-		}
-		for _, sink := range b.sinks {
-			sink(batch)
-		}
-	}
-}
-
-// next waits for events and returns all of them; none: the bus is closed. The slice becomes the new queue.
-func (b *Bus) next(empty []Event) []Event {
-	if b.wait() {
+	for open := true; open; {
 		select {
-		case <-time.After(gather):
+		case <-b.wake:
+			select {
+			case <-time.After(batchDelay):
+			case <-b.closing:
+			}
 		case <-b.closing:
+			open = false
+		}
+		b.mu.Lock()
+		batch, b.queue = b.queue, batch[:0]
+		b.mu.Unlock()
+		if len(batch) > 0 {
+			for _, sink := range b.sinks {
+				sink(batch)
+			}
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	taken := b.queue
-	b.queue = empty
-	return taken
-}
-
-// wait waits for an event. It returns false if the bus is closed and the queue empty.
-func (b *Bus) wait() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.queue) == 0 && !b.closed {
-		b.more.Wait()
-	}
-	return len(b.queue) > 0
 }

@@ -11,7 +11,11 @@
 // Start reading at [Event].
 package event
 
-import "time"
+import (
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
+)
 
 // Kind is the kind of an event.
 type Kind string
@@ -39,12 +43,12 @@ const (
 type Event struct {
 	Time    time.Time
 	Kind    Kind
-	Cause   string        // why a lock changed, in the journal's words: "release", "expire", "idle", "host-removed", ...
-	Lock    string        // the name of the lock, in the client's bytes; of a publication, the lock that protects the file
-	Token   uint64        // the fencing token of the hold
-	Holder  string        // account@address of the holder of the lock
-	By      string        // the party that ended the lock, if not its holder
-	Session string        // as "ftplockd sessions" shows it
+	Cause   string     // why a lock changed, in the journal's words: "release", "expire", "idle", "host-removed", ...
+	Lock    string     // the name of the lock, in the client's bytes; of a publication, the lock that protects the file
+	Token   uint64     // the fencing token of the hold
+	Holder  lock.Owner // of the lock
+	By      lock.Owner // the party that ended the lock, if not its holder
+	Session lock.SessionID
 	Account string        // that logged in, or tried to
 	Remote  string        // the client's IP address
 	Path    string        // the file

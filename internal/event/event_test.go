@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestSinksGetEventsInOrderAndCloseWaitsForThem(t *testing.T) {
@@ -81,14 +83,14 @@ func TestLogLines(t *testing.T) {
 		e    Event
 		want string
 	}{
-		{Event{Kind: Acquire, Lock: "/a_lock", Token: 7, Holder: "joe@192.0.2.1", Session: "1-2", Waited: time.Second},
+		{Event{Kind: Acquire, Lock: "/a_lock", Token: 7, Holder: lock.Owner{Account: "joe", Address: "192.0.2.1"}, Session: 1<<40 | 2, Waited: time.Second},
 			`level=INFO msg="lock acquired" lock=/a_lock holder=joe@192.0.2.1 token=7 waited=1s session=1-2`},
 		{Event{Kind: Release, Cause: "release", Lock: "/a_lock", Token: 7}, ``},
 		{Event{Kind: Release, Cause: "disconnect", Lock: "/a_lock", Token: 7}, `level=INFO msg="lock ended" lock=/a_lock cause=disconnect token=7`},
-		{Event{Kind: Expire, Cause: "idle", Lock: "/a\n_lock", Token: 7, Held: time.Minute, Holder: "joe"},
+		{Event{Kind: Expire, Cause: "idle", Lock: "/a\n_lock", Token: 7, Held: time.Minute, Holder: lock.Owner{Account: "joe"}},
 			`level=INFO msg="lock ended" lock="/a\n_lock" cause=idle holder=joe age=1m0s token=7`},
 		{Event{Kind: Discard, Cause: "other", Path: "/f", Remote: "192.0.2.1", Reason: "no 226"}, `level=WARN msg="upload discarded" path=/f bytes=0 reason="no 226" remote=192.0.2.1`},
-		{Event{Kind: Publish, Path: "/a.tsv", Bytes: 3, SHA256: "ba78", Lock: "/a_lock", Token: 7, Holder: "joe", Session: "1-2", Account: "joe"},
+		{Event{Kind: Publish, Path: "/a.tsv", Bytes: 3, SHA256: "ba78", Lock: "/a_lock", Token: 7, Holder: lock.Owner{Account: "joe"}, Session: 1<<40 | 2, Account: "joe"},
 			`level=INFO msg="upload published" lock=/a_lock holder=joe token=7 path=/a.tsv bytes=3 sha256=ba78 session=1-2 account=joe`},
 		{Event{Kind: LoginFailed, Remote: "192.0.2.1", Account: "x remote=192.0.2.9"},
 			`level=WARN msg="login failed" remote=192.0.2.1 account="x remote=192.0.2.9"`},

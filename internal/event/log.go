@@ -8,8 +8,7 @@ import (
 )
 
 // Log returns a sink that writes a line for each event, with one write per call. It calls handler once with the writer for the lines.
-// The keys are the same in all lines: lock, token, holder, session, account, remote, path, bytes, sha256, cause, reason. A failed write
-// to w is ignored.
+// The keys are the same in all lines, see attrs. A failed write to w is ignored.
 func Log(w io.Writer, handler func(io.Writer) slog.Handler) Sink {
 	ctx := context.Background()
 	var lines bytes.Buffer
@@ -87,14 +86,14 @@ func (e Event) attrs() []slog.Attr {
 	if e.Kind != Discard && e.Kind != Cluster { // the reason or the message has it
 		text("cause", e.Cause)
 	}
-	text("holder", e.Holder)
+	text("holder", e.Holder.String())
 	if e.Held > 0 {
 		all = append(all, slog.Duration("age", e.Held))
 	}
 	if e.Token != 0 {
 		all = append(all, slog.Uint64("token", e.Token))
 	}
-	text("by", e.By)
+	text("by", e.By.String())
 	text("path", e.Path)
 	if e.Kind == Publish || e.Kind == Discard || e.Kind == Unconfirmed || e.Kind == Download {
 		all = append(all, slog.Int64("bytes", e.Bytes))
@@ -107,7 +106,7 @@ func (e Event) attrs() []slog.Attr {
 		all = append(all, slog.Bool("automatic", true))
 	}
 	text("reason", e.Reason)
-	text("session", e.Session)
+	text("session", e.Session.String())
 	text("remote", e.Remote)
 	text("account", e.Account)
 	return all

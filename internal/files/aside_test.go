@@ -14,11 +14,11 @@ import (
 )
 
 // leave makes a directory with a file in it and moves it aside.
-func (s *served) leave(name, of string, token uint64) string {
+func (s *served) leave(name string, token uint64) string {
 	s.t.Helper()
 	s.mkdir(name)
-	s.put(name+"/f", of)
-	to, err := s.Aside(name, of, "ada", token)
+	s.put(name+"/f", name)
+	to, err := s.Aside(name, "ada", token)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -28,15 +28,14 @@ func (s *served) leave(name, of string, token uint64) string {
 	return to
 }
 
-func TestAsideKeepsWhatALockHasLeftUnderANameOfItsOwn(t *testing.T) {
+func TestAsideGivesEachLeftoverItsOwnName(t *testing.T) {
 	s := serve(t, Options{})
 	names := make(map[string]string)
-	for token, of := range []string{
-		"/a_lock", "/a_lock", "/a/b_lock", "/a-b_lock", "/.ftplockd-leftovers/x", "/latin1-\xe9_lock", "/\xff\xfe", "/%2e%2e", "/..lock",
+	for i, of := range []string{
+		"/a_lock", "/a_lock", "/a_lock", "/a/b_lock", "/a-b_lock", "/latin1-\xe9_lock", "/\xff\xfe", "/%2e%2e", "/..lock",
 		"/" + strings.Repeat("long", 60), "/" + strings.Repeat("long", 60), "/" + strings.Repeat("\xe9", 250), strings.Repeat("/deep", 300),
 	} {
-		s.mkdir("/dir")
-		to := s.leave("/dir/lock", of, uint64(token))
+		to := s.leave(of, uint64(i/2)) // each token twice, as after the state directory was lost
 		if before, ok := names[to]; ok {
 			t.Errorf("%q and %q both became %q", before, of, to)
 		}
@@ -48,7 +47,7 @@ func TestAsideKeepsWhatALockHasLeftUnderANameOfItsOwn(t *testing.T) {
 	for to, of := range names {
 		s.want(to+"/f", of)
 	}
-	if info, err := os.Stat(s.host(Leftovers)); err != nil || info.Mode().Perm() != 0o700 { // whoever could read it before
+	if info, err := os.Stat(s.host(Leftovers)); err != nil || info.Mode().Perm() != 0o700 { // even if more accounts could read the lock
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
@@ -58,7 +57,7 @@ func TestWhichNamesAreHidden(t *testing.T) {
 		".ftplockd-leftovers": true, "/.ftplockd-leftovers": true, "/.ftplockd-leftovers/1-x/f": true, ".ftplockd-leftover-1-x": true,
 		"/dir/.ftplockd-leftover-1-x/f": true, "x/.ftplockd-leftover-": true,
 		"": false, "/": false, ".": false, "leftovers": false, ".leftovers": false, "x.ftplockd-leftover-1": false, "/locks/a": false,
-		".ftplockd": false, ".ftplockd-": false, ".lftp-deployment.lock": false,
+		".ftplockd": false, ".lftp-deployment.lock": false, ".ftplockd-": true, "/a/.ftplockd-x": true,
 	} {
 		if got := Hidden(name); got != want {
 			t.Errorf("%q: %t", name, got)
@@ -75,7 +74,7 @@ func TestWhichNamesAreHidden(t *testing.T) {
 	}
 }
 
-func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
+func TestOldLeftoversAreRemovedRecursively(t *testing.T) {
 	now := time.Now()
 	s := serve(t, Options{})
 	s.now = func() time.Time { return now }
@@ -95,13 +94,13 @@ func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
 	s.link("sub", "/old/inner")
 	s.mkdir("/kept")
 	s.put("/kept/f", "x")
-	old := s.leave("/old", "/old", 1)
+	old := s.leave("/old", 1)
 	now = now.Add(2 * 24 * time.Hour)
-	s.mkdir("/young") // the age counts from the move: the lock itself may be old
+	s.mkdir("/young") // the age counts from the move, even if the directory is old
 	if err := os.Chtimes(s.host("/young"), unixEpoch, unixEpoch); err != nil {
 		t.Fatal(err)
 	}
-	young := s.leave("/young", "/young", 2)
+	young := s.leave("/young", 2)
 	if err := s.SweepLeftovers(now.Add(-24 * time.Hour)); err != nil {
 		t.Error(err)
 	}
@@ -115,22 +114,14 @@ func TestOldLeftoversAreRemovedWithAllThatIsInThem(t *testing.T) {
 	}
 }
 
-// A lock may lie on another file system than the top of the tree; then what it leaves stays beside it, unseen as well.
+// If a lock lies on another file system than the top of the tree, its leftovers stay beside it, hidden too.
 func TestAsideStaysOnTheFileSystemOfTheLock(t *testing.T) {
 	s := serve(t, Options{})
 	s.mkdir("/mnt/a_lock")
 	s.put("/mnt/a_lock/f", "x")
-	renames := 0
-	s.before = func(call string) error {
-		if call == "rename" {
-			if renames++; renames == 1 {
-				return unix.EXDEV
-			}
-		}
-		return nil
-	}
-	to, err := s.Aside("/mnt/a_lock", "/mnt/a_lock", "ada", 7)
-	s.before = nil
+	s.beforeCall = onceFor("rename", unix.EXDEV)
+	to, err := s.Aside("/mnt/a_lock", "ada", 7)
+	s.beforeCall = nil
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// nameLocks make the changes of one name follow each other: an upload that began with old content checks that content and replaces it in
-// one step for all other changes through the tree. Changes of other names do not wait. The zero value is ready for use.
+// nameLocks serialize the changes of each name: an upload that began with old content checks the content and replaces it, and no other
+// change through the tree comes between. Changes of different names do not wait for each other. The zero value is ready for use.
 type nameLocks struct {
-	mu    sync.Mutex // never held while the disk is waited for
-	busy  []string   // the names that are being changed
-	ended chan struct{}
+	mu    sync.Mutex    // is not held during work on the disk
+	busy  []string      // the names under change
+	ended chan struct{} // closed when a change ends; nil: no change waits
 }
 
-// lock waits until none of the names is being changed. Other changes of them wait until unlock is called.
+// lock waits until none of the names is under change. Until unlock is called, other changes of these names wait.
 func (n *nameLocks) lock(names ...string) (unlock func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,214 +1,166 @@
 package files
 
 import (
-	"cmp"
 	"io/fs"
 	"os"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// directory is an open directory of the tree. What is done in it happens there, wherever it is moved to meanwhile. Here
-// is what os.Root has no method for; no call follows a link.
+// The flags of open.
+const (
+	openDirectories = unix.O_RDONLY | unix.O_DIRECTORY
+	openReading     = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY // does not wait for the writer of a pipe
+	openTarget      = unix.O_PATH                                     // only describes it
+)
+
+// directory is an open directory of the tree, for one goroutine. Its methods act in this directory, even if it is renamed, and
+// follow no link.
 type directory struct {
 	tree *Tree
-	*descriptor
+	name string   // the clean FTP path when it was opened
+	fd   int      // without a file
+	file *os.File // if not nil, it owns the descriptor; an *os.File costs one more system call
 }
 
-// openDirectory opens a directory by its clean name. Links are followed as far as they stay in the tree.
-func (t *Tree) openDirectory(name string) (directory, error) {
-	return t.openAs(name, 0)
-}
-
-// openPlain is openDirectory for a name with no link in it: ELOOP.
-func (t *Tree) openPlain(name string) (directory, error) {
-	return t.openAs(name, unix.RESOLVE_NO_SYMLINKS)
-}
-
-func (t *Tree) openAs(name string, resolve int) (directory, error) {
-	fd, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY, resolve)
-	if err != nil {
+// openAs opens a clean name, by one system call where the kernel has openat2. It follows links within the tree. With
+// plain a link in the name is ELOOP.
+func (t *Tree) openAs(name string, flags int, plain bool) (directory, error) {
+	if err := t.injectedFault("open"); err != nil {
 		return directory{}, err
 	}
-	return directory{t, newDescriptor(fd)}, nil
-}
-
-// openFile opens a file or directory for reading. It does not wait for the writer of a pipe, and does not get a terminal.
-func (t *Tree) openFile(name string) (*os.File, error) {
-	fd, err := t.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
+	fd, err := t.openat2(name, flags, plain)
+	switch err {
+	case nil:
+		return directory{t, name, fd, nil}, nil
+	case unix.ENOSYS, unix.EPERM, unix.EAGAIN: // an old kernel, a sandbox that refuses the call, a rename at the same time
+		f, err := t.openStepwise(name, flags, plain)
+		if err != nil {
+			return directory{}, err
+		}
+		return directory{t, name, -1, f}, nil
+	case unix.EXDEV:
+		err = ErrEscapes
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return directory{}, err
 }
 
-// open opens what a clean name leads to. No link leads out of the tree. Where the kernel has openat2 that is one system call.
-func (t *Tree) open(name string, flags, resolve int) (fd int, err error) {
-	if err := t.check("open"); err != nil {
+// asFile returns the directory as a file, whose entries can be read.
+func (d *directory) asFile() *os.File {
+	if d.file == nil {
+		d.file = os.NewFile(uintptr(d.fd), d.name)
+	}
+	return d.file
+}
+
+// close closes the directory. It must be called once.
+func (d directory) close() {
+	if d.file != nil {
+		d.file.Close()
+	} else {
+		unix.Close(d.fd)
+	}
+}
+
+func (t *Tree) openat2(name string, flags int, plain bool) (fd int, err error) {
+	if err := t.injectedFault("openat2"); err != nil {
 		return -1, err
 	}
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: uint64(unix.RESOLVE_BENEATH | resolve)}
-	if err = t.check("openat2"); err == nil {
-		err = t.top.use(func(top int) error {
-			fd, err = unix.Openat2(top, relative(name), &how)
-			return err
-		})
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH}
+	if plain {
+		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
 	}
-	switch err {
-	case unix.ENOSYS, unix.EPERM, unix.EAGAIN: // an old kernel, a sandbox that does not know the call, a rename meanwhile
-		return t.openStepwise(name, flags, resolve)
-	case unix.EXDEV:
-		return -1, ErrEscapes
-	}
+	err = call(t.top, func(top int) error {
+		fd, err = unix.Openat2(top, relative(name), &how)
+		return err
+	})
 	return fd, err
 }
 
-// openStepwise is open without openat2.
-func (t *Tree) openStepwise(name string, flags, resolve int) (fd int, err error) {
-	if resolve&unix.RESOLVE_NO_SYMLINKS != 0 {
-		if plain, err := t.resolveLinks(name); err != nil || plain != name {
-			return -1, cmp.Or(err, error(unix.ELOOP))
-		}
-	}
-	f, err := t.root.OpenFile(relative(name), flags, 0)
-	if err != nil {
-		return -1, rooted(err)
-	}
-	defer f.Close()
-	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-}
-
-// isPlain reports whether there is no link in a clean name, as far as it exists.
+// isPlain reports whether there is no link in the part of a clean name that exists.
 func (t *Tree) isPlain(name string) bool {
-	fd, err := t.open(name, unix.O_PATH, unix.RESOLVE_NO_SYMLINKS)
+	fd, err := t.openat2(name, unix.O_PATH, true)
 	if err == nil {
 		unix.Close(fd)
 	}
 	return err == nil || missing(err)
 }
 
-// IsFree reports whether nothing has the name, and its directory exists and has no link in its path. It is false, too, if that
-// cannot be found out without opening something.
+// IsFree reports whether nothing has the name, and its directory exists and has no link in its path. It returns false, too, if
+// this takes more than two system calls.
 func (t *Tree) IsFree(name string) bool {
 	name, err := clean(name)
-	if err != nil || t.check("openat2") != nil {
+	if err != nil {
 		return false
 	}
-	dir, base := split(name)
-	if t.isTemporary(base) {
-		return false
+	fd, err := t.openat2(name, unix.O_PATH|unix.O_NOFOLLOW, true)
+	if err == nil {
+		unix.Close(fd)
 	}
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
-	return t.top.use(func(top int) error {
-		fd, err := unix.Openat2(top, relative(name), &how)
-		if err == nil {
-			unix.Close(fd)
-			return fs.ErrExist
-		}
-		if err != unix.ENOENT {
-			return err
-		}
-		return unix.Faccessat(top, relative(dir)+"/.", unix.F_OK, 0) // it may be the directory that is missing
+	dir, _ := split(name)
+	return err == unix.ENOENT && call(t.top, func(top int) error { // the directory may be missing
+		return unix.Faccessat(top, relative(dir)+"/.", unix.F_OK, 0)
 	}) == nil
 }
 
-// descriptor is an open file for several goroutines. Other than an *os.File it costs no system call beside open and close.
-type descriptor struct {
-	fd     int
-	users  atomic.Int32 // one of them is the owner, until close
-	closed atomic.Bool
-	file   *os.File // if it was read from; owns fd
-}
-
-func newDescriptor(fd int) *descriptor {
-	d := &descriptor{fd: fd}
-	d.users.Store(1)
-	return d
-}
-
-// use makes a system call, again if a signal interrupted it. fs.ErrClosed if the file is closed.
-func (d *descriptor) use(f func(fd int) error) (err error) {
-	for {
-		users := d.users.Load()
-		if users == 0 {
-			return fs.ErrClosed
-		}
-		if d.users.CompareAndSwap(users, users+1) {
-			break
-		}
+// call makes a system call with the descriptor of an open file. A closed file is fs.ErrClosed.
+func call(f *os.File, do func(fd int) error) (err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return fs.ErrClosed
 	}
-	defer d.leave()
+	if raw.Control(func(fd uintptr) { err = retry(int(fd), do) }) != nil {
+		return fs.ErrClosed
+	}
+	return err
+}
+
+// retry makes a system call, and again if a signal interrupts it.
+func retry(fd int, do func(fd int) error) (err error) {
 	for err = unix.EINTR; err == unix.EINTR; {
-		err = f(d.fd)
+		err = do(fd)
 	}
 	return err
 }
 
-// close closes the file when the last call has returned. It waits for none.
-func (d *descriptor) close() {
-	if !d.closed.Swap(true) {
-		d.leave()
-	}
-}
-
-func (d *descriptor) leave() {
-	switch {
-	case d.users.Add(-1) > 0:
-	case d.file != nil:
-		d.file.Close()
-	default:
-		unix.Close(d.fd)
-	}
-}
-
-// directoryOf returns the directory that was opened as f, and owns f.
-func (t *Tree) directoryOf(f *os.File, _ string) (directory, error) {
-	d := newDescriptor(int(f.Fd()))
-	d.file = f
-	return directory{t, d}, nil
-}
-
-// openTop keeps the root of the tree open for openat2.
-func (t *Tree) openTop() error {
-	f, err := t.root.Open(".")
-	if err == nil {
-		t.top, err = t.directoryOf(f, "/")
-	}
-	return err
-}
-
-// read calls f with the directory as a file whose entries can be read.
-func (d directory) read(f func(*os.File) error) error {
-	return d.use(func(fd int) error {
-		if d.file == nil {
-			d.file = os.NewFile(uintptr(fd), "")
-		}
-		return f(d.file)
-	})
-}
-
-// sync has what was done in the directory survive a loss of power.
-func (d directory) sync() error { return d.do("fsync", unix.Fsync) }
-
-// do makes a system call.
-func (d directory) do(call string, f func(fd int) error) error {
-	if err := d.tree.check(call); err != nil {
+// do makes a system call with the descriptor of the directory.
+func (d directory) do(name string, f func(fd int) error) error {
+	if err := d.tree.injectedFault(name); err != nil {
 		return err
 	}
 	return d.use(f)
 }
 
-// lstat describes what has the name, a link itself; "." is the directory.
-func (d directory) lstat(base string) (*info, error) {
-	var i *info
-	err := d.do("stat", func(fd int) (err error) {
+func (d directory) use(f func(fd int) error) error {
+	if d.file != nil {
+		return call(d.file, f)
+	}
+	return retry(d.fd, f)
+}
+
+func (d directory) syncNames() error { return d.use(unix.Fsync) }
+
+// lstat describes the file of a name, or the link itself; "." is the directory.
+func (d directory) lstat(base string) (i *info, err error) {
+	err = d.do("stat", func(fd int) error {
 		i, err = statx(fd, base, unix.AT_SYMLINK_NOFOLLOW)
 		return err
 	})
 	return i, err
+}
+
+// describe describes an open file.
+func describe(f *os.File, name string) (i *info, err error) {
+	err = call(f, func(fd int) error {
+		i, err = statx(fd, "", unix.AT_EMPTY_PATH)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.name = name
+	return i, nil
 }
 
 func statx(fd int, base string, flags int) (*info, error) {
@@ -231,7 +183,7 @@ func statx(fd int, base string, flags int) (*info, error) {
 	return i, nil
 }
 
-// fileMode translates what stat(2) says, as package os does, but for set-id and sticky bits, which nobody is shown.
+// fileMode converts the mode of stat(2), as package os does, without the set-id and sticky bits, which clients do not see.
 func fileMode(st uint16) fs.FileMode {
 	mode := fs.FileMode(st & 0o777)
 	switch st & unix.S_IFMT {
@@ -251,16 +203,12 @@ func fileMode(st uint16) fs.FileMode {
 	return mode
 }
 
-// infoOf is what os.Root says of a file. It does not tell when the file was made.
-func infoOf(of fs.FileInfo, name string) *info {
-	i := &info{name: name, size: of.Size(), mode: of.Mode(), modified: of.ModTime(), host: of}
-	if st, ok := of.Sys().(*syscall.Stat_t); ok {
-		i.details = details{device: uint64(st.Dev), inode: st.Ino, links: uint64(st.Nlink), user: int(st.Uid), group: int(st.Gid), changed: st.Ctim.Nano()}
-	}
-	return i
+// same reports whether two names are of one file.
+func (i *info) same(o *info) bool {
+	return i.details.device == o.details.device && i.details.inode == o.details.inode
 }
 
-// create makes a file that is written to. The name must be free.
+// create makes a file for writing. The name must be free.
 func (d directory) create(base string, mode fs.FileMode) (f *os.File, err error) {
 	err = d.do("create", func(dir int) error {
 		fd, err := unix.Openat(dir, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
@@ -272,7 +220,7 @@ func (d directory) create(base string, mode fs.FileMode) (f *os.File, err error)
 	return f, err
 }
 
-// makeDir makes a directory. The name must be free. A sticky bit is set by the same call, where the file system keeps one.
+// makeDir makes a directory. The name must be free. The same call sets a sticky bit, where the file system keeps one.
 func (d directory) makeDir(base string, perm fs.FileMode) error {
 	mode := uint32(perm.Perm())
 	if perm&fs.ModeSticky != 0 {
@@ -281,7 +229,7 @@ func (d directory) makeDir(base string, perm fs.FileMode) error {
 	return d.do("mkdir", func(fd int) error { return unix.Mkdirat(fd, base, mode) })
 }
 
-// removeDir removes a directory that is empty, and nothing else.
+// removeDir removes an empty directory, and nothing else.
 func (d directory) removeDir(base string) error {
 	return d.do("rmdir", func(fd int) error { return unix.Unlinkat(fd, base, unix.AT_REMOVEDIR) })
 }
@@ -291,14 +239,14 @@ func (d directory) removeFile(base string) error {
 	return d.do("unlink", func(fd int) error { return unix.Unlinkat(fd, base, 0) })
 }
 
-// rename renames. A file replaces a file, in one step; the system refuses a file over a directory and a directory over a file.
+// rename renames. A file replaces a file in one step. The system refuses a file over a directory, and a directory over a file.
 func (d directory) rename(base string, to place) error {
 	return d.do("rename", func(fd int) error {
 		return to.dir.use(func(newfd int) error { return unix.Renameat(fd, base, newfd, to.base) })
 	})
 }
 
-// renameNew renames unless the new name is there: fs.ErrExist. errNoRenameNew: the file system cannot.
+// renameNew renames unless something has the new name: fs.ErrExist. If the file system cannot do this it returns errNoRenameNew.
 func (d directory) renameNew(base string, to place) error {
 	err := d.do("rename", func(fd int) error {
 		return to.dir.use(func(newfd int) error {

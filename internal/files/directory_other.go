@@ -3,110 +3,96 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// directory is an open directory of the tree, by what os.Root has methods for. Only Linux has the faults that tests inject. It cannot
-// promise what needs a system call of its own:
+// On systems other than Linux the methods of a directory are those of os.Root, which go by path. So some promises are weaker:
 //
-//   - removeDir and removeFile look, and then remove: if a program on the host replaces a file by an empty directory between
-//     the two, that is removed.
-//   - renameNew looks, and then renames: a file that comes up between the two is replaced.
-//   - A rename from one directory to another goes by the names of the two.
-//   - Nobody tells a directory from a later one of the same name: Identity is 0. makeDir sets no sticky bit.
-//   - The owner of a file that is replaced is not kept, and the free space is not known.
-//   - On Windows the change of a directory may not survive a loss of power.
+//   - An operation in a directory that a program on the host renames meanwhile fails, or acts in its replacement.
+//   - removeDir and removeFile look, and then remove. If a program on the host replaces a file by an empty directory between
+//     the two, they remove that.
+//   - renameNew looks, and then renames. A file that is made between the two is replaced.
+//   - A directory has no Identity that distinguishes it from a later one of its name, and makeDir sets no sticky bit.
+//   - An upload does not keep the owner of the file that it replaces, and the free space is unknown.
+//   - On Windows a change of a directory may not survive a loss of power.
+
+// The flags of open.
+const (
+	openDirectories = os.O_RDONLY
+	openReading     = os.O_RDONLY | syscall.O_NONBLOCK // does not wait for the writer of a pipe
+	openTarget      = openReading
+)
+
+// directory is an open directory of the tree.
 type directory struct {
 	tree *Tree
-	root *os.Root
+	name string // the clean FTP path when it was opened
 	file *os.File
-	name string
 }
 
-func (t *Tree) openDirectory(name string) (directory, error) {
-	root, err := t.root.OpenRoot(relative(name))
-	if err != nil {
-		return directory{}, rooted(err)
-	}
-	f, err := root.Open(".")
-	if err != nil {
-		return directory{}, errors.Join(rooted(err), root.Close())
-	}
-	return directory{t, root, f, name}, nil
-}
-
-// openPlain is openDirectory for a name with no link in it: ELOOP.
-func (t *Tree) openPlain(name string) (directory, error) {
-	plain, err := t.resolveLinks(name)
-	if err == nil && plain != name {
-		err = syscall.ELOOP
-	}
+func (t *Tree) openAs(name string, flags int, plain bool) (directory, error) {
+	f, err := t.openStepwise(name, flags, plain)
 	if err != nil {
 		return directory{}, err
 	}
-	return t.openDirectory(name)
+	if i, err := f.Stat(); flags == openDirectories && (err != nil || !i.IsDir()) {
+		f.Close()
+		return directory{}, cmp.Or(stripPaths(err), error(syscall.ENOTDIR))
+	}
+	return directory{t, name, f}, nil
 }
 
-// openFile opens a file or directory for reading. It does not wait for the writer of a pipe.
-func (t *Tree) openFile(name string) (*os.File, error) {
-	f, err := t.root.OpenFile(relative(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	return f, rooted(err)
-}
+func (d *directory) asFile() *os.File { return d.file }
+func (d directory) close()            { d.file.Close() }
+func (d directory) syncNames() error  { return syncDirectory(d.file) }
 
-func (t *Tree) openTop() error { return nil }
-
-// IsFree reports false: whether the name is free is not known.
+// IsFree returns false: it cannot be found out quickly.
 func (t *Tree) IsFree(string) bool { return false }
 
-// isPlain reports whether it is known that there is no link in a name.
+// isPlain returns false: there may be a link in the name.
 func (t *Tree) isPlain(string) bool { return false }
 
-func (t *Tree) directoryOf(f *os.File, name string) (directory, error) {
-	f.Close()
-	return t.openDirectory(name)
-}
-
-func (d directory) close() { _ = errors.Join(d.file.Close(), d.root.Close()) }
-
-// read calls f with the directory as a file whose entries can be read.
-func (d directory) read(f func(*os.File) error) error { return f(d.file) }
-
-// sync has what was done in the directory survive a loss of power.
-func (d directory) sync() error {
-	return syncDirectory(d.file)
-}
+// in returns the path of a name in the directory for os.Root.
+func (d directory) in(base string) string { return relative(join(d.name, base)) }
 
 func (d directory) lstat(base string) (*info, error) {
-	of, err := d.root.Lstat(base)
+	of, err := d.tree.root.Lstat(d.in(base))
 	if err != nil {
-		return nil, rooted(err)
+		return nil, rootError(err)
 	}
 	return infoOf(of, base), nil
+}
+
+func describe(f *os.File, name string) (*info, error) {
+	of, err := f.Stat()
+	if err != nil {
+		return nil, stripPaths(err)
+	}
+	return infoOf(of, name), nil
 }
 
 func infoOf(of fs.FileInfo, name string) *info {
 	return &info{name: name, size: of.Size(), mode: of.Mode(), modified: of.ModTime(), host: of, details: details{links: 1}}
 }
 
+// same reports whether two names are of one file.
+func (i *info) same(o *info) bool { return os.SameFile(i.host, o.host) }
+
 func (d directory) create(base string, mode fs.FileMode) (*os.File, error) {
-	f, err := d.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode.Perm())
-	return f, rooted(err)
+	f, err := d.tree.root.OpenFile(d.in(base), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode.Perm())
+	return f, rootError(err)
 }
 
-// makeDir makes a directory, never with a sticky bit.
 func (d directory) makeDir(base string, perm fs.FileMode) error {
-	return rooted(d.root.Mkdir(base, perm.Perm()))
+	return rootError(d.tree.root.Mkdir(d.in(base), perm.Perm()))
 }
 
-func (d directory) removeDir(base string) error {
-	return d.remove(base, true, syscall.ENOTDIR)
-}
-func (d directory) removeFile(base string) error {
-	return d.remove(base, false, syscall.EISDIR)
-}
+func (d directory) removeDir(base string) error  { return d.remove(base, true, syscall.ENOTDIR) }
+func (d directory) removeFile(base string) error { return d.remove(base, false, syscall.EISDIR) }
 
 func (d directory) remove(base string, dir bool, other error) error {
 	i, err := d.lstat(base)
@@ -116,14 +102,11 @@ func (d directory) remove(base string, dir bool, other error) error {
 	if i.IsDir() != dir {
 		return other
 	}
-	return rooted(d.root.Remove(base))
+	return rootError(d.tree.root.Remove(d.in(base)))
 }
 
 func (d directory) rename(base string, to place) error {
-	if d.name == to.dir.name {
-		return rooted(d.root.Rename(base, to.base))
-	}
-	return rooted(d.tree.root.Rename(relative(join(d.name, base)), relative(join(to.dir.name, to.base))))
+	return rootError(d.tree.root.Rename(d.in(base), to.dir.in(to.base)))
 }
 
 func (d directory) renameNew(base string, to place) error {
@@ -136,7 +119,7 @@ func (d directory) renameNew(base string, to place) error {
 }
 
 func (d directory) link(base, newbase string) error {
-	return rooted(d.root.Link(base, newbase))
+	return rootError(d.tree.root.Link(d.in(base), d.in(newbase)))
 }
 
 func (d directory) space() (uint64, error) { return 0, errors.ErrUnsupported }

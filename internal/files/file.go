@@ -13,42 +13,28 @@ import (
 )
 
 // Open opens a regular file or a directory for reading. A link is followed within the tree. Anything else, such as a
-// pipe, is ErrNotRegular, and is not waited for. The file implements [io.WriterTo]; it can be closed from another goroutine.
+// pipe, is ErrNotRegular without a wait. The file implements [io.WriterTo]. Another goroutine may close it.
 func (t *Tree) Open(name string) (afero.File, error) {
 	name, err := clean(name)
 	if err != nil {
 		return nil, fail("open", name, err)
 	}
-	f, err := t.openCleaned(name)
+	f, i, err := t.openReadable(name)
 	if err != nil {
 		return nil, fail("open", name, err)
 	}
-	return f, nil
+	if i.IsDir() {
+		return &listing{closedToAll{name}, directory{tree: t, name: name, file: f}}, nil
+	}
+	return &reading{closedToAll{name}, f, i.Size()}, nil
 }
 
-func (t *Tree) openCleaned(name string) (afero.File, error) {
-	f, i, err := t.openReadable(name)
-	if err != nil {
-		return nil, err
-	}
-	if !i.IsDir() {
-		return &reading{closedToAll: closedToAll{name}, file: f, size: i.Size()}, nil
-	}
-	dir, err := t.directoryOf(f, name)
-	if err != nil {
-		return nil, err
-	}
-	return &listing{closedToAll{name}, dir}, nil
-}
-
-// OpenDirectory opens a directory, as Open does, if there is no link in its name: ENOTDIR, ELOOP. On Linux that is one system call.
+// OpenDirectory opens a directory if there is no link in its name: ENOTDIR, ELOOP. On Linux this is one system call. The file is for
+// one goroutine, and must be closed once.
 func (t *Tree) OpenDirectory(name string) (afero.File, error) {
 	name, err := clean(name)
 	if err != nil {
 		return nil, fail("open", name, err)
-	}
-	if _, base := split(name); t.isTemporary(base) {
-		return nil, fail("open", name, ErrReserved)
 	}
 	dir, err := t.openPlain(name)
 	if err != nil {
@@ -57,20 +43,17 @@ func (t *Tree) OpenDirectory(name string) (afero.File, error) {
 	return &listing{closedToAll{name}, dir}, nil
 }
 
-// Create is refused: a file is written by [Tree.Upload] only.
+// Create is refused: only [Tree.Upload] writes files.
 func (t *Tree) Create(name string) (afero.File, error) {
-	return t.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0)
+	return nil, fail("create", name, fs.ErrPermission)
 }
 
-// OpenFile is Open, see there. To write is refused, see Create.
-func (t *Tree) OpenFile(name string, flag int, _ fs.FileMode) (afero.File, error) {
-	if flag != os.O_RDONLY {
-		return nil, fail("open", name, fs.ErrPermission)
-	}
-	return t.Open(name)
+// OpenFile is refused: Open reads, and [Tree.Upload] writes.
+func (t *Tree) OpenFile(name string, _ int, _ fs.FileMode) (afero.File, error) {
+	return nil, fail("open", name, fs.ErrPermission)
 }
 
-// closedToAll refuses what none of the kinds of files below can do.
+// closedToAll refuses the operations that neither kind of file below has.
 type closedToAll struct{ name string }
 
 func (c closedToAll) Name() string                       { return c.name }
@@ -82,15 +65,15 @@ func (c closedToAll) Write([]byte) (int, error)          { return 0, c.refuse("w
 func (c closedToAll) WriteAt([]byte, int64) (int, error) { return 0, c.refuse("write") }
 func (c closedToAll) WriteString(string) (int, error)    { return 0, c.refuse("write") }
 func (c closedToAll) Truncate(int64) error               { return c.refuse("truncate") }
+func (c closedToAll) Sync() error                        { return c.refuse("sync") }
 func (c closedToAll) Readdir(int) ([]fs.FileInfo, error) {
 	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
 func (c closedToAll) Readdirnames(int) ([]string, error) {
 	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
-func (c closedToAll) Sync() error { return nil }
 
-// listing is an open directory. Its names come as the system has them, and are not held.
+// listing is an open directory. Its names come in the order of the system, and are not kept in memory.
 type listing struct {
 	closedToAll
 	dir directory
@@ -110,7 +93,7 @@ func (l *listing) Close() error {
 	return nil
 }
 
-// Readdir works as that of package os. It describes links themselves. What goes away meanwhile is left out.
+// Readdir works like that of package os. It describes links themselves, and omits files that are removed meanwhile.
 func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
 	for {
 		names, err := l.Readdirnames(n)
@@ -131,43 +114,11 @@ func (l *listing) Readdir(n int) ([]fs.FileInfo, error) {
 	}
 }
 
-// Lstat describes what has a name in the directory, a link itself.
-func (l *listing) Lstat(base string) (fs.FileInfo, error) {
-	i, err := l.dir.lstat(base)
-	if err != nil {
-		return nil, fail("lstat", join(l.name, base), err)
-	}
-	return i, nil
-}
-
-// Mkdir makes a directory in it, less the umask. The name must be free: fs.ErrExist. If perm has [fs.ModeSticky], the same system call
-// sets that bit, where the system and the file system can.
-func (l *listing) Mkdir(base string, perm fs.FileMode) error {
-	err := error(ErrReserved)
-	if !l.dir.tree.isTemporary(base) {
-		err = newName(l.dir.makeDir(base, perm))
-	}
-	return fail("mkdir", join(l.name, base), err)
-}
-
-// RemoveDir removes a directory in it that is empty: ENOTEMPTY, ENOTDIR.
-func (l *listing) RemoveDir(base string) error {
-	err := error(ErrReserved)
-	if !l.dir.tree.isTemporary(base) {
-		err = l.dir.removeDir(base)
-	}
-	return fail("rmdir", join(l.name, base), err)
-}
-
-// Readdirnames works as that of package os, and leaves out the names that clients do not see.
+// Readdirnames is that of package os without the names that are [Hidden].
 func (l *listing) Readdirnames(n int) ([]string, error) {
 	for {
-		var names []string
-		err := l.dir.read(func(f *os.File) (err error) {
-			names, err = f.Readdirnames(n)
-			return err
-		})
-		names = slices.DeleteFunc(names, func(name string) bool { return l.dir.tree.isTemporary(name) || Hidden(name) })
+		names, err := l.dir.asFile().Readdirnames(n)
+		names = slices.DeleteFunc(names, Hidden)
 		if err == io.EOF {
 			return nil, io.EOF
 		}
@@ -177,7 +128,34 @@ func (l *listing) Readdirnames(n int) ([]string, error) {
 	}
 }
 
-// reading is a file open for reading. It keeps the file that was opened, whatever is published under the name meanwhile.
+// Lstat describes a file in the directory, or a link itself.
+func (l *listing) Lstat(base string) (fs.FileInfo, error) {
+	i, err := l.dir.lstat(base)
+	if err != nil {
+		return nil, l.failed("lstat", base, err)
+	}
+	return i, nil
+}
+
+// Mkdir makes a directory in this one, less the umask. The name must be free: fs.ErrExist. If perm has [fs.ModeSticky], the same
+// system call sets that bit, where the system and the file system keep one.
+func (l *listing) Mkdir(base string, perm fs.FileMode) error {
+	return l.failed("mkdir", base, markBadName(l.dir.makeDir(base, perm)))
+}
+
+// RemoveDir removes an empty directory in this one: ENOTEMPTY, ENOTDIR.
+func (l *listing) RemoveDir(base string) error {
+	return l.failed("rmdir", base, l.dir.removeDir(base))
+}
+
+func (l *listing) failed(op, base string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fail(op, join(l.name, base), err)
+}
+
+// reading is a file open for reading. It stays the file that was opened when another one is published under the name.
 type reading struct {
 	closedToAll
 	file *os.File
@@ -186,7 +164,7 @@ type reading struct {
 
 var _ io.WriterTo = (*reading)(nil)
 
-// Read fails with ErrShrunk at the end of a file that is shorter than when it was opened.
+// Read returns ErrShrunk at the end of a file that is shorter than when it was opened.
 func (r *reading) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
 	if err == io.EOF {
@@ -195,7 +173,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, fail("read", r.name, err)
 }
 
-// WriteTo leaves it to *os.File: to a *net.TCPConn the bytes go within the kernel (sendfile). It fails with ErrShrunk as Read does.
+// WriteTo copies the file to a *net.TCPConn within the kernel (sendfile). It returns ErrShrunk as Read does.
 func (r *reading) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.Copy(w, r.file)
 	if err == nil {
@@ -204,7 +182,7 @@ func (r *reading) WriteTo(w io.Writer) (int64, error) {
 	return n, fail("read", r.name, err)
 }
 
-// ended returns what is said at the end of the file: whole, or why the end came too early.
+// ended returns the result at the end of the file: whole, or an error if the end came too early.
 func (r *reading) ended(whole error) error {
 	at, err := r.file.Seek(0, io.SeekCurrent)
 	switch {
@@ -229,7 +207,7 @@ func (r *reading) Seek(offset int64, whence int) (int64, error) {
 	return at, fail("seek", r.name, err)
 }
 
-// Stat describes the file that is open, which may have another name by now, or none.
+// Stat describes the open file, which may have another name by now, or none.
 func (r *reading) Stat() (fs.FileInfo, error) {
 	i, err := describe(r.file, path.Base(r.name))
 	if err != nil {

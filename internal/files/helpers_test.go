@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,7 @@ func serve(t *testing.T, o Options) *served {
 	return s
 }
 
-// open opens the tree, again too.
+// open opens the tree, also a second time.
 func (s *served) open(o Options) {
 	s.t.Helper()
 	o.State = s.state
@@ -43,7 +44,7 @@ func (s *served) open(o Options) {
 	s.t.Cleanup(func() { tree.Close() })
 }
 
-// host is the path of the host for an FTP path.
+// host returns the path on the host for an FTP path.
 func (s *served) host(name string) string { return filepath.Join(s.root, name) }
 
 func (s *served) put(name, content string) {
@@ -76,7 +77,7 @@ func (s *served) want(name, content string) {
 	}
 }
 
-// upload stores content, whole.
+// upload uploads and publishes content.
 func (s *served) upload(name, content string, o UploadOptions) error {
 	u, err := s.Upload(name, o)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *served) upload(name, content string, o UploadOptions) error {
 	return u.Publish()
 }
 
-// Publish is Sync, Place and Last, as the driver calls them.
+// Publish calls Sync, Place and Finish as the driver does.
 func (u *Upload) Publish() error {
 	if err := u.Sync(); err != nil {
 		return errors.Join(err, u.Discard())
@@ -96,7 +97,7 @@ func (u *Upload) Publish() error {
 	if err := u.Place(); err != nil {
 		return errors.Join(err, u.Discard())
 	}
-	return u.Last()
+	return u.Finish()
 }
 
 func (s *served) mustUpload(name, content string, o UploadOptions) {
@@ -106,7 +107,7 @@ func (s *served) mustUpload(name, content string, o UploadOptions) {
 	}
 }
 
-// begun begins an upload and writes into it.
+// begun begins an upload and writes content to it.
 func (s *served) begun(name, content string, o UploadOptions) *Upload {
 	s.t.Helper()
 	u, err := s.Upload(name, o)
@@ -119,7 +120,7 @@ func (s *served) begun(name, content string, o UploadOptions) *Upload {
 	return u
 }
 
-// hostNames lists everything below the root as the host sees it.
+// hostNames returns all paths below the root.
 func (s *served) hostNames() []string {
 	s.t.Helper()
 	var names []string
@@ -135,41 +136,41 @@ func (s *served) hostNames() []string {
 	return names
 }
 
-// ReadDir describes what is in a directory, sorted.
+// ReadDir describes the files in a directory, sorted.
 func (s *served) ReadDir(name string) ([]fs.FileInfo, error) { return afero.ReadDir(s.Tree, name) }
 
 func (s *served) temporaries() []string {
 	return slices.DeleteFunc(s.hostNames(), func(n string) bool { return !strings.HasPrefix(filepath.Base(n), prefix) })
 }
 
-// records lists the earlier starts that may have left something.
+// records returns the ids of earlier starts that may have left temporary files.
 func (s *served) records() []string {
 	s.t.Helper()
-	ids, err := s.earlierStarts()
+	starts, err := s.earlierStarts()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return ids
+	return slices.Collect(maps.Keys(starts))
 }
 
-// wantClean fails the test if anything of an upload is left.
+// wantClean fails the test if a temporary file, a mark or an upload is left.
 func (s *served) wantClean() {
 	s.t.Helper()
 	if left := append(s.temporaries(), s.records()...); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
-	if !s.uploads.none() {
-		s.t.Errorf("still known: %v, left %t", s.uploads.all, s.uploads.left)
+	if n := s.unfinished.Load(); n != 0 {
+		s.t.Errorf("%d temporary files are counted", n)
 	}
 }
 
-// die does to an upload what a SIGKILL of the server does: the descriptors go, nothing else.
+// die ends an upload as a SIGKILL of the server does: it only closes the descriptors.
 func die(u *Upload) {
 	u.file.Close()
 	u.dir.close()
 }
 
-// wantPath fails the test unless err shows the FTP path and nothing of the host.
+// wantPath fails the test unless err contains the FTP path and no path of the host.
 func (s *served) wantPath(err error, name string) {
 	s.t.Helper()
 	var p *fs.PathError

@@ -9,6 +9,20 @@ import (
 	"syscall"
 )
 
+// prefix begins the names of the server's own files and directories. Clients neither see nor use such names.
+const prefix = ".ftplockd-"
+
+// Hidden reports whether clients must not see or use a path: an element of it has a name that only the server makes. A caller that
+// serves clients checks this. The methods of a [Tree] accept such names, but listings leave them out.
+func Hidden(name string) bool {
+	for element := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(element, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // clean makes an FTP path absolute and lexically clean.
 func clean(name string) (string, error) {
 	if strings.IndexByte(name, 0) >= 0 {
@@ -20,7 +34,7 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// relative is the path within the root that a clean FTP path stands for.
+// relative returns the path within the root for a clean FTP path.
 func relative(name string) string {
 	if name == "/" {
 		return "."
@@ -28,7 +42,7 @@ func relative(name string) string {
 	return filepath.FromSlash(name[1:])
 }
 
-// split returns the directory that a clean path lies in, and its last element; "." for "/".
+// split returns the directory of a clean path, and its last element; "." for "/".
 func split(name string) (dir, base string) {
 	if name == "/" {
 		return "/", "."
@@ -40,7 +54,7 @@ func split(name string) (dir, base string) {
 	return name[:i], name[i+1:]
 }
 
-// join is path.Join for what is clean already.
+// join is path.Join for clean arguments.
 func join(dir, base string) string {
 	if dir == "/" {
 		return "/" + base
@@ -48,58 +62,46 @@ func join(dir, base string) string {
 	return dir + "/" + base
 }
 
-// place is where an operation happens: a directory held open, and a name in it.
+// place is where an operation happens: an open directory, and a name in it.
 type place struct {
 	dir  directory
 	base string
 	name string // the clean FTP path
 }
 
-// at does f where name is, and turns its error into one for the caller.
+// at opens the parent of a name and calls f with the place. It returns an error for the caller of this package.
 func (t *Tree) at(op, name string, f func(p place) error) error {
 	name, err := clean(name)
 	if err != nil {
 		return fail(op, name, err)
 	}
-	p, err := t.find(name)
+	parent, base := split(name)
+	d, err := t.openDirectory(parent)
 	if err != nil {
 		return fail(op, name, err)
 	}
-	defer p.dir.close()
-	return fail(op, name, f(p))
+	defer d.close()
+	return fail(op, name, f(place{d, base, name}))
 }
 
-// find opens the parent directory of a clean name.
-func (t *Tree) find(name string) (place, error) {
-	dir, base := split(name)
-	if t.isTemporary(base) {
-		return place{}, ErrReserved
-	}
-	d, err := t.openDirectory(dir)
-	return place{d, base, name}, err
-}
-
-// inRoot does f with the path within the root that name stands for.
+// inRoot calls f with the path within the root for a name. It returns an error for the caller of this package.
 func (t *Tree) inRoot(op, name string, f func(rel string) error) error {
 	name, err := clean(name)
-	if err != nil {
-		return fail(op, name, err)
+	if err == nil {
+		err = t.injectedFault(op)
 	}
-	if _, base := split(name); t.isTemporary(base) {
-		return fail(op, name, ErrReserved)
+	if err == nil {
+		err = rootError(f(relative(name)))
 	}
-	if err := t.check(op); err != nil {
-		return fail(op, name, err)
-	}
-	return fail(op, name, rooted(f(relative(name))))
+	return fail(op, name, err)
 }
 
-// rooted is an error of os.Root without a path in it. The only one that os.Root makes itself has no name: a link leads out.
-func rooted(err error) error {
+// rootError strips the path from an error of os.Root. The only error that os.Root makes itself is that a link leads out.
+func rootError(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = bare(err)
+	err = stripPaths(err)
 	var errno syscall.Errno
 	if errors.As(err, &errno) || errors.Is(err, fs.ErrClosed) {
 		return err
@@ -107,13 +109,12 @@ func rooted(err error) error {
 	return ErrEscapes
 }
 
-// maxLinks is how many symbolic links one name may lead through, as in os.Root.
+// maxLinks is the number of symbolic links that one name may lead through, as in os.Root.
 const maxLinks = 8
 
-// Resolve returns the one name that stands for name in rules and holds: cleaned, and with the
-// symbolic links among its parents resolved. Its last element is not followed. Parents
-// that do not exist stay as they are: what is done with the name will say so. A link that leads out
-// of the tree is ErrEscapes.
+// Resolve returns the name that stands for a path in rules and holds: it is clean, and the symbolic links among its parents
+// are resolved. The last element is not followed. Parents that do not exist stay as they are: an operation on the name returns the
+// error. A link that leads out of the tree is ErrEscapes.
 func (t *Tree) Resolve(name string) (string, error) {
 	name, err := clean(name)
 	if err != nil {
@@ -164,19 +165,19 @@ func (t *Tree) resolveLinks(name string) (string, error) {
 	return done, nil
 }
 
-// readLink returns where a link leads; "" if the name is none, or is not there.
+// readLink returns the target of a link; "" if the name is no link, or does not exist.
 func (t *Tree) readLink(name string) (string, error) {
-	if err := t.check("readlink"); err != nil {
+	if err := t.injectedFault("readlink"); err != nil {
 		return "", err
 	}
 	target, err := t.root.Readlink(relative(name))
-	if err = rooted(err); err == syscall.EINVAL || missing(err) {
+	if err = rootError(err); err == syscall.EINVAL || missing(err) {
 		return "", nil
 	}
 	return filepath.ToSlash(target), err
 }
 
-// missing says whether there is nothing of that name, or something that is no directory above it.
+// missing reports whether nothing has the name, or a file is above it.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

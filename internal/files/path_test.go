@@ -74,7 +74,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Resolve follows 8 links and no more, whether they follow each other or lie in one path.
+// Resolve follows at most 8 links, in a chain or in one path.
 func TestResolveFollowsEightLinks(t *testing.T) {
 	s := serve(t, Options{})
 	s.mkdir("/l0")
@@ -89,7 +89,7 @@ func TestResolveFollowsEightLinks(t *testing.T) {
 	}
 }
 
-// On a kernel without openat2 every name leads to the same file, and none out of the tree.
+// On a kernel without openat2 every name leads to the same file, and no name leads out of the tree.
 func TestNamesWithoutOpenat2(t *testing.T) {
 	s := serve(t, Options{})
 	s.mkdir("/a/b")
@@ -103,7 +103,7 @@ func TestNamesWithoutOpenat2(t *testing.T) {
 		}
 	}
 	for _, without := range []bool{false, true} {
-		s.before = func(call string) error {
+		s.beforeCall = func(call string) error {
 			if without && call == "openat2" {
 				return unix.ENOSYS
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
-// A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
-func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
+// Without the effect of a sync, a loss of power must break a promise. This shows that the sync is needed, and that the test finds it.
+func TestEachSyncOfAPublicationIsNeeded(t *testing.T) {
 	const replaced, made = "a file is replaced twice", "a file in a new directory"
 	for _, guard := range []struct {
 		name, play string
@@ -25,7 +25,7 @@ func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
 			p := powerPlayNamed(guard.play).begin(t)
 			r := p.Record()
 			t.Parallel()
-			images, wrong := p.Try(r, 4*power.Most, guard.without)
+			images, wrong := p.Check(r, 4*power.Most, guard.without)
 			if !strings.Contains(wrong, "want one of") {
 				t.Errorf("nothing is wrong in any of %d images, %s; synced was %v", images, wrong, r.Syncs())
 			}
@@ -33,7 +33,7 @@ func TestNoSyncOfAPublicationCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// isFile matches the syncs of files whose path begins like this, isDirectory those of one directory.
+// isFile matches the syncs of files whose path begins with begin. isDirectory matches those of one directory.
 func isFile(begin string) func(powerloss.Sync) bool {
 	return func(s powerloss.Sync) bool { return !s.Directory && strings.HasPrefix(s.Path, begin) }
 }

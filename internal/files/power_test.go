@@ -15,24 +15,24 @@ import (
 
 var power = powerloss.Flags(16)
 
-// contents are files by their FTP paths; "" is none.
+// contents are the contents of files by their FTP paths; "": there is no file.
 type contents map[string]string
 
-// powerStep makes a change, all or nothing, and returns when it is to last.
+// powerStep makes one change. When it returns, the change survives a loss of power.
 type powerStep struct {
 	what  string
-	after contents // what has changed then
+	after contents // the files that it changes
 	do    func(*Tree) error
 }
 
-// powerPlay is what the server does until the power fails.
+// powerPlay is a sequence of changes until the power fails.
 type powerPlay struct {
 	name   string
 	before contents
 	steps  []powerStep
 }
 
-// text is several sectors long and tells where it was cut.
+// text returns a text of several sectors whose lines are numbered.
 func text(word string) string {
 	var b strings.Builder
 	for i := range 60 {
@@ -51,21 +51,21 @@ func upload(name, content string, o UploadOptions) powerStep {
 
 var powerPlays = []powerPlay{
 	{name: "a new file", steps: []powerStep{upload("/f", text("new"), UploadOptions{})}},
-	{name: "a file that must not be there", steps: []powerStep{upload("/f", text("new"), UploadOptions{Unique: true})}},
+	{name: "a file that must not be there", steps: []powerStep{upload("/f", text("new"), UploadOptions{New: true})}},
 	{name: "a file is replaced twice", before: contents{"/a/f": text("old")}, steps: []powerStep{
 		upload("/a/f", text("newer"), UploadOptions{}), upload("/a/f", text("newest"), UploadOptions{})}},
 	{name: "append", before: contents{"/f": text("old")}, steps: []powerStep{upload("/f", text("new"), UploadOptions{Append: true})}},
 	{name: "a file in a new directory", steps: []powerStep{{"upload /new/dir/f", contents{"/new/dir/f": text("new")}, func(t *Tree) error {
-		if err := errors.Join(t.Mkdir("/new", 0o755), t.Last("/new"), t.Mkdir("/new/dir", 0o755), t.Last("/new/dir")); err != nil {
+		if err := errors.Join(t.Mkdir("/new", 0o755), t.MakeDurable("/new"), t.Mkdir("/new/dir", 0o755), t.MakeDurable("/new/dir")); err != nil {
 			return err
 		}
 		return upload("/new/dir/f", text("new"), UploadOptions{}).do(t)
 	}}}},
 	{name: "a file is renamed", before: contents{"/a/f": text("old"), "/b/t": text("new")}, steps: []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
-		return errors.Join(t.Rename("/b/t", "/a/f"), t.Last("/a/f", "/b/t"))
+		return errors.Join(t.Rename("/b/t", "/a/f"), t.MakeDurable("/a/f", "/b/t"))
 	}}}},
 	{name: "a file is removed", before: contents{"/a/f": text("old")}, steps: []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
-		return errors.Join(t.RemoveFile("/a/f", nil), t.Last("/a/f"))
+		return errors.Join(t.RemoveFile("/a/f", nil), t.MakeDurable("/a/f"))
 	}}}},
 }
 
@@ -77,11 +77,11 @@ func openPower(base string) (*Tree, error) {
 	return Open(filepath.Join(base, "root"), Options{State: filepath.Join(base, "state", "uploads"), Durable: true})
 }
 
-// TestPowerPlay is a play, in the process that is recorded.
+// TestPowerPlay runs a play in the recorded process.
 func TestPowerPlay(t *testing.T) {
 	name, base := powerloss.Playing()
 	if name == "" {
-		return // it is no test of its own
+		return // it only runs as a part of other tests
 	}
 	tree, err := openPower(base)
 	if err != nil {
@@ -94,18 +94,18 @@ func TestPowerPlay(t *testing.T) {
 	}
 }
 
-// say does the step, and says so before and after.
+// say makes the change, and reports it before and after.
 func (s powerStep) say(tree *Tree) error {
-	if err := powerloss.Say("may " + s.what); err != nil {
+	if err := powerloss.Note("may " + s.what); err != nil {
 		return err
 	}
 	if err := s.do(tree); err != nil {
 		return err
 	}
-	return powerloss.Say("did " + s.what)
+	return powerloss.Note("did " + s.what)
 }
 
-// complaints opens a tree on what a power failure has left and returns what is wrong with it.
+// complaints opens the tree that a loss of power left, and returns its faults.
 func (p powerPlay) complaints(base string, said []string) (all []string) {
 	states := p.states(said)
 	tree, err := recoverPower(base)
@@ -123,7 +123,7 @@ func (p powerPlay) complaints(base string, said []string) (all []string) {
 	return all
 }
 
-// states are what may be there when so much had been said: each step is done or not, unless it is said to be done.
+// states returns the permitted contents after these reports: a step that was only begun is done or not.
 func (p powerPlay) states(said []string) []contents {
 	states := []contents{{}}
 	maps.Copy(states[0], p.before)
@@ -152,7 +152,7 @@ func (p powerPlay) states(said []string) []contents {
 	return states
 }
 
-// hostContents reads what there is. A temporary file may be left if power was lost twice within seconds.
+// hostContents reads all files. A temporary file may be left if the power was lost twice within seconds.
 func hostContents(root string, twice bool) (contents, error) {
 	found := make(contents)
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
@@ -166,7 +166,7 @@ func hostContents(root string, twice bool) (contents, error) {
 	return found, err
 }
 
-// begin returns the play in a directory of its own.
+// begin returns the play in a new directory.
 func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 	t.Helper()
 	play := powerloss.NewPlay(t, p.name, power, p.complaints)
@@ -183,8 +183,8 @@ func (p powerPlay) begin(t *testing.T) *powerloss.Play {
 	return play
 }
 
-// The power is lost during the play, and again during a start that follows.
-func TestAfterALossOfPowerEveryAcknowledgedFileIsThereAndNoneIsHalfThere(t *testing.T) {
+// The power is lost during the play, and again during the next start.
+func TestAcknowledgedFilesSurviveALossOfPower(t *testing.T) {
 	for _, p := range powerPlays {
 		t.Run(p.name, func(t *testing.T) { p.begin(t).Test() })
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
-// starting is what a start says that follows a loss of power, recovered what it says when it has done all that it owes; one upload follows it.
+// A start after a loss of power reports starting, and recovered when it is complete. One upload follows.
 const (
 	starting  = "starting"
 	recovered = "recovered"
@@ -16,18 +16,18 @@ const (
 
 var late = upload("/a/late", text("late"), UploadOptions{})
 
-// TestPowerRecovery is what the server does when it starts again after a play, in the process that is recorded.
+// TestPowerRecovery starts the server again after a play, in the recorded process.
 func TestPowerRecovery(t *testing.T) {
 	name, base := powerloss.Playing()
 	if name == "" {
-		return // it is no test of its own
+		return // it only runs as a part of other tests
 	}
-	if err := powerloss.Say(starting); err != nil {
+	if err := powerloss.Note(starting); err != nil {
 		t.Fatal(err)
 	}
 	tree, err := recoverPower(base)
 	if err == nil {
-		err = powerloss.Say(recovered)
+		err = powerloss.Note(recovered)
 	}
 	if err == nil {
 		err = late.say(tree)

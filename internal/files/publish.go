@@ -7,20 +7,20 @@ import (
 	"syscall"
 )
 
-// Sync completes the content: the file gets its mode and is closed, which is when a network file system reports a full disk. If the
-// tree is durable the content is on disk afterwards. This is the slow part of a publication. No Write and no Sum may follow.
+// Sync completes the content: it sets the mode of the file, syncs it if the tree is durable, and closes it, because a network file
+// system reports a full disk only then. This is the slow part of a publication. No Write and no Sum may follow.
 func (u *Upload) Sync() error {
 	err := u.keepMode()
-	if err == nil && u.set.durable {
-		err = cmp.Or(u.tree.check("fsync"), u.file.Sync())
+	if err == nil && u.settings.durable {
+		err = cmp.Or(u.tree.injectedFault("fsync"), u.file.Sync())
 	}
-	err = cmp.Or(err, u.tree.check("close"), u.file.Close())
+	err = cmp.Or(err, u.tree.injectedFault("close"), u.file.Close())
 	u.file = nil
-	return fail("sync", u.Name(), err)
+	return fail("sync", u.name, err)
 }
 
-// keepMode gives the temporary file the permissions of the file that it replaces, and the owner where
-// the process may: a write into the old file keeps both. A new file has its mode from the start.
+// keepMode gives the temporary file the permissions of the file that it replaces, and the owner if the process may do so: a program
+// that writes into the old file keeps both. A program may have changed them since the upload began.
 func (u *Upload) keepMode() error {
 	old, err := u.dir.lstat(u.base)
 	switch {
@@ -34,7 +34,7 @@ func (u *Upload) keepMode() error {
 		return err
 	}
 	if old.details.user != now.details.user || old.details.group != now.details.group {
-		err := cmp.Or(u.tree.check("chown"), bare(u.file.Chown(old.details.user, old.details.group)))
+		err := cmp.Or(u.tree.injectedFault("chown"), stripPaths(u.file.Chown(old.details.user, old.details.group)))
 		if err != nil && err != syscall.EPERM && err != syscall.EINVAL {
 			return err
 		}
@@ -42,110 +42,143 @@ func (u *Upload) keepMode() error {
 	if old.mode.Perm() == now.mode.Perm() {
 		return nil
 	}
-	return cmp.Or(u.tree.check("chmod"), u.file.Chmod(old.mode.Perm()))
+	return cmp.Or(u.tree.injectedFault("chmod"), u.file.Chmod(old.mode.Perm()))
 }
 
-// Place gives the file its name, in one step: a program that opens the name gets the old file or the new one. It waits for no disk.
-// Sync comes before, and Last after. After an error the old file is as it was. ChooseAnother may follow fs.ErrExist with Unique.
+// Place renames the temporary file to the target, in one step: a program that opens the name gets the old file or the new one. It
+// waits for no disk. After an error the old file is unchanged.
+//
+// It returns ErrMoved if a directory above the target was renamed through the tree since the upload began, and ErrChanged if the old
+// content that the upload began with has changed.
 func (u *Upload) Place() error {
-	to := place{u.dir, u.base, u.Name()}
-	defer u.tree.names.lock(to.name)()
-	err := u.checkOld()
+	defer u.tree.names.lock(u.name)()
+	err := cmp.Or(u.checkMoved(), u.checkOld())
 	if err == nil {
-		err = u.rename(to)
+		err = u.rename()
+	}
+	return fail("publish", u.name, err)
+}
+
+func (u *Upload) checkMoved() error {
+	if u.renamesAtStart == u.tree.renames.Load() {
+		return nil
+	}
+	return u.InPlace()
+}
+
+// checkOld returns ErrChanged if the name no longer leads to the file that copyOld copied, or if that file has changed.
+func (u *Upload) checkOld() error {
+	if !u.copies() {
+		return nil
+	}
+	now, err := u.dir.lstat(u.base)
+	if err == nil && now.isLink() {
+		now, err = u.tree.follow(place{u.dir, u.base, u.name})
 	}
 	switch {
-	case err == nil:
-		u.temp = ""
-	case errors.Is(err, fs.ErrNotExist): // the directory is open, and only the temporary file may be missing from it
-		err = marked(ErrSwept, err)
-	}
-	return fail("publish", to.name, err)
-}
-
-// rename gives the temporary file its name. The system refuses if a directory has the name.
-func (u *Upload) rename(to place) error {
-	if !u.opt.Unique {
-		return newName(u.dir.rename(u.temp, to))
-	}
-	err := u.dir.renameNew(u.temp, to)
-	if err != errNoRenameNew {
+	case errors.Is(err, fs.ErrNotExist):
+		now = nil
+	case err != nil:
 		return err
 	}
-	if err := u.dir.link(u.temp, u.base); err != nil { // a link does not replace either
-		return newName(err)
+	if u.old == now || u.old != nil && now != nil && u.old.unchanged(now) {
+		return nil
 	}
-	_ = u.removeTemporary() // it is logged
-	return nil
+	return ErrChanged
 }
 
-// Last makes the name of a file survive a loss of power, after Place, if the tree is durable: it syncs the directory. The
-// upload is over. An error matches ErrNotDurable.
-func (u *Upload) Last() error {
+// rename renames the temporary file. The system refuses to replace a directory by a file.
+func (u *Upload) rename() error {
+	to := place{u.dir, u.base, u.name}
+	var err error
+	if u.options.New {
+		err = u.dir.renameNew(u.temp, to)
+	} else {
+		err = u.dir.rename(u.temp, to)
+	}
+	if err == errNoRenameNew { // a link replaces nothing either
+		if err = u.dir.link(u.temp, u.base); err == nil {
+			_ = u.removeTemporary() // it logs a failure
+			return nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) { // the directory is open, so only the temporary file can be missing
+		return marked(ErrSwept, err)
+	}
+	if err == nil {
+		u.temp = ""
+		u.tree.unfinished.Add(-1)
+	}
+	return markBadName(err)
+}
+
+// Finish ends the upload after Place: if the tree is durable, it syncs the directory. An error matches ErrNotDurable; the file is
+// published then, but a loss of power may undo that.
+func (u *Upload) Finish() error {
 	if u.temp != "" || u.dir == (directory{}) {
-		return fail("publish", u.Name(), ErrDone)
+		return fail("publish", u.name, ErrDone)
 	}
 	var err error
-	if u.set.durable {
+	if u.settings.durable {
 		err = u.dir.sync()
 	}
-	u.end()
+	u.closeDirectory()
 	if err != nil {
-		err = marked(ErrNotDurable, bare(err))
+		err = marked(ErrNotDurable, stripPaths(err))
 	}
-	return fail("publish", u.Name(), err)
+	return fail("publish", u.name, err)
 }
 
-// Discard ends the upload and removes the temporary file. A published file stays. A second call does nothing.
-// A temporary file that cannot be removed stays hidden until a later start sweeps it.
+// Discard ends the upload and removes the temporary file; a published file stays. A second call does nothing. A temporary file that
+// cannot be removed stays hidden until Sweep removes it.
 func (u *Upload) Discard() error {
 	if u.file != nil {
-		u.file.Close() // the content is of no use any more
+		u.file.Close() // nothing needs the content
 	}
 	err := u.removeTemporary()
-	u.end()
-	return fail("discard", u.Name(), err)
+	u.closeDirectory()
+	return fail("discard", u.name, err)
 }
 
 func (u *Upload) removeTemporary() error {
 	if u.temp == "" {
 		return nil
 	}
-	err := u.dir.removeFile(u.temp)
+	temp := u.temp
 	u.temp = ""
+	err := u.dir.removeFile(temp)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		u.tree.unfinished.Add(-1)
 		return nil
 	}
-	u.tree.uploads.leave()
-	u.tree.log.Warn("a temporary file could not be removed", "name", u.Name(), "err", err)
+	u.tree.failedRemovals.add(temporary{u.dir.name, temp})
+	u.tree.log.Warn("a temporary file could not be removed", "name", u.name, "err", err)
 	return err
 }
 
-// end gives back what the upload holds.
-func (u *Upload) end() {
+// closeDirectory closes the directory, which ends the upload.
+func (u *Upload) closeDirectory() {
 	if u.dir != (directory{}) {
 		u.dir.close()
 	}
 	u.dir, u.file = directory{}, nil
-	u.tree.uploads.remove(u)
 }
 
-// InPlace returns nil if the upload's name still leads, through no link, to the directory that the file will be
-// published in. Otherwise the error matches ErrMoved.
+// InPlace returns ErrMoved unless the name still leads, through no link, to the directory in which the upload began.
 func (u *Upload) InPlace() error {
-	dir, _ := split(u.Name())
-	return fail("publish", u.Name(), u.inPlace(dir))
-}
-
-func (u *Upload) inPlace(dir string) error {
+	dir, _ := split(u.name)
 	there, err := u.tree.openPlain(dir)
 	if missing(err) || errors.Is(err, syscall.ELOOP) {
-		return ErrMoved
+		err = ErrMoved
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		defer there.close()
+		err = u.sameDirectory(there)
 	}
-	defer there.close()
+	return fail("publish", u.name, err)
+}
+
+func (u *Upload) sameDirectory(there directory) error {
 	a, err := there.lstat(".")
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A directory is swapped for a link out of the tree and back, in one step each time, while operations go
-// through it: none of them ever reaches the other side.
+// A directory and a link out of the tree swap their names, in one step each time, while operations go
+// through it. No operation reaches a file outside.
 func TestALinkSwappedInTheMiddleNeverLeadsOut(t *testing.T) {
 	s := serve(t, Options{})
 	outside := filepath.Join(filepath.Dir(s.root), "outside")
@@ -72,7 +72,7 @@ func TestALinkSwappedInTheMiddleNeverLeadsOut(t *testing.T) {
 	}
 }
 
-// raceOnce does one operation of each kind and says whether it worked.
+// raceOnce runs one operation and reports whether it succeeded.
 func raceOnce(t *testing.T, s *served, i int) bool {
 	name := fmt.Sprint("/way/new", i)
 	var err error

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// Rename gives a file or directory another name. A file replaces a file in one step. A directory is
-// never replaced, nor does a directory replace anything: fs.ErrExist, or EISDIR if the new name is one. Links are renamed themselves.
+// Rename gives a file or directory another name. A file replaces a file in one step. Nothing replaces a directory, and a directory
+// replaces nothing: EISDIR if the new name is a directory, else fs.ErrExist. A link is renamed itself.
 //
-// Only if both names are files at first and both are swapped for directories in the same
-// microsecond could one replace the other, and then only an empty one.
+// Only if programs on the host replace both files by directories in the same
+// microsecond could one directory replace the other, and then only an empty one.
 func (t *Tree) Rename(oldname, newname string) error { return t.Move(oldname, newname, nil) }
 
 // Move is Rename with a check.
@@ -40,7 +40,7 @@ func (t *Tree) rename(from, to place) error {
 	err := from.dir.renameNew(from.base, to)
 	switch {
 	case err == nil:
-		t.uploads.moved(from.name, to.name)
+		t.renames.Add(1)
 		return nil
 	case strings.HasPrefix(to.name, from.name+"/"):
 		return syscall.EINVAL // into itself
@@ -50,9 +50,8 @@ func (t *Tree) rename(from, to place) error {
 	return err
 }
 
-// replace renames where something has the new name already, or the file system cannot rename without replacing.
-// The system refuses a file over a directory and a directory over a file itself; what it
-// would allow is a directory over an empty one.
+// replace renames if something has the new name, or if the file system cannot rename without replacing. The system refuses a file
+// over a directory and a directory over a file, but would allow a directory over an empty one.
 func (t *Tree) replace(from, to place) error {
 	old, err := from.dir.lstat(from.base)
 	if err != nil {
@@ -72,15 +71,15 @@ func (t *Tree) replace(from, to place) error {
 	case old.IsDir():
 		return fs.ErrExist
 	}
-	if err := newName(from.dir.rename(from.base, to)); err != nil {
+	if err := markBadName(from.dir.rename(from.base, to)); err != nil {
 		return err
 	}
 	if there != nil && old.same(there) && old.details.links > 1 {
-		// rename(2) does nothing if both are links of one file; the old name is to go all the same, as mv(1) has it.
+		// If both names are links of one file, rename(2) does nothing. The old name must go, as with mv(1).
 		if err := from.dir.removeFile(from.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	t.uploads.moved(from.name, to.name)
+	t.renames.Add(1)
 	return nil
 }

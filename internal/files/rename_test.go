@@ -46,7 +46,7 @@ func TestRename(t *testing.T) {
 				}
 				before := s.hostNames()
 				if way == "renameat" {
-					s.before = onceFor("rename", unix.EINVAL)
+					s.beforeCall = onceFor("rename", unix.EINVAL)
 				}
 				if way == "renameat" && errors.Is(c.err, unix.EINVAL) {
 					t.Skip("said by the kernel itself")
@@ -77,14 +77,17 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// onceFor fails the first of some calls.
-func onceFor(call string, err error) func(string) error {
+// onceFor fails the first such call.
+func onceFor(call string, err error) func(string) error { return failAt(1, call, err) }
+
+// failAt fails the nth such call.
+func failAt(n int, call string, err error) func(string) error {
 	return func(c string) error {
-		if c != call || err == nil {
-			return nil
+		if c == call {
+			if n--; n == 0 {
+				return err
+			}
 		}
-		e := err
-		err = nil
-		return e
+		return nil
 	}
 }

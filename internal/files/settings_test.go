@@ -2,10 +2,10 @@ package files
 
 import "testing"
 
-func TestSetOptionsIsForWhatBeginsLater(t *testing.T) {
+func TestSetOptionsAppliesToLaterUploads(t *testing.T) {
 	s := serve(t, Options{Mode: 0o640})
 	fsyncs := 0
-	s.before = func(call string) error {
+	s.beforeCall = func(call string) error {
 		if call == "fsync" {
 			fsyncs++
 		}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -10,9 +11,6 @@ import (
 	"strings"
 )
 
-// prefix begins the names of temporary files. The id of the start that made them follows, then a dash and a number.
-const prefix = ".ftplockd-"
-
 // newID returns an id that is unique and that clients cannot guess.
 func newID() string { return strings.ToLower(rand.Text()) }
 
@@ -21,21 +19,47 @@ func isID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// begin makes the mark of this start: an empty file in the state directory, made before any temporary file. By the
-// marks a later start tells temporary files that were left from files with similar names. Close removes the mark.
-func (t *Tree) begin() error {
-	earlier, err := t.earlierStarts()
+// newTemporary returns the name of a new temporary file: the prefix, the id of this start, a dash and a number.
+func (t *Tree) newTemporary() string {
+	return prefix + t.start + "-" + strconv.FormatUint(t.tempCount.Add(1), 36)
+}
+
+// Ready returns nil if the root of the tree accepts new names: it makes and removes a temporary file. It may wait for the disk.
+func (t *Tree) Ready() error {
+	dir, err := t.openDirectory("/")
 	if err != nil {
-		return err
+		return fail("ready", "/", err)
 	}
-	t.starts = map[string]struct{}{t.start: {}}
-	for _, mark := range earlier {
-		t.starts[idOf(mark)] = struct{}{}
+	defer dir.close()
+	t.unfinished.Add(1)
+	name := t.newTemporary()
+	f, err := dir.create(name, 0o600)
+	if err == nil {
+		err = cmp.Or(f.Close(), dir.removeFile(name))
 	}
+	if err == nil || f == nil {
+		t.unfinished.Add(-1)
+	}
+	return fail("ready", "/", err)
+}
+
+// startOf returns the id of the start that made a temporary file; "" if the name is not one of a temporary file.
+func startOf(base string) string {
+	rest, ok := strings.CutPrefix(base, prefix)
+	if !ok {
+		return ""
+	}
+	id, _, _ := strings.Cut(rest, "-")
+	return id
+}
+
+// makeMark makes the mark of this start, before any temporary file: an empty file in the state directory. A later start removes the
+// temporary files of the starts whose marks it finds. Close removes the mark.
+func (t *Tree) makeMark() error {
 	if err := os.WriteFile(filepath.Join(t.state, t.mark()), nil, 0o600); err != nil {
-		return bare(err)
+		return stripPaths(err)
 	}
-	return bare(syncHost(t.state))
+	return stripPaths(syncHost(t.state))
 }
 
 // mark returns the name of this start's mark: its id, and its epoch if it has one.
@@ -46,61 +70,28 @@ func (t *Tree) mark() string {
 	return t.start + "." + strconv.FormatUint(uint64(t.epoch), 10)
 }
 
-// idOf returns the id in a mark.
-func idOf(mark string) string {
-	id, _, _ := strings.Cut(mark, ".")
-	return id
-}
-
-// isEarlier reports whether a file in the state directory is the mark of a start before this one.
-func (t *Tree) isEarlier(mark string) bool {
-	id, number, hasEpoch := strings.Cut(mark, ".")
-	if !isID(id) || id == t.start {
-		return false
-	}
-	epoch, err := strconv.ParseUint(number, 10, 32)
-	return !hasEpoch || err == nil && (t.epoch == 0 || uint32(epoch) < t.epoch)
-}
-
-// earlierStarts returns the marks of the earlier starts that may have left temporary files.
-func (t *Tree) earlierStarts() (marks []string, err error) {
+// earlierStarts returns the marks of the earlier starts that may have left temporary files, by their ids.
+func (t *Tree) earlierStarts() (marks map[string]string, err error) {
+	marks = make(map[string]string)
 	all, err := os.ReadDir(t.state)
 	for _, e := range all {
-		if t.isEarlier(e.Name()) {
-			marks = append(marks, e.Name())
+		id, number, hasEpoch := strings.Cut(e.Name(), ".")
+		epoch, err := strconv.ParseUint(number, 10, 32)
+		earlier := !hasEpoch || err == nil && (t.epoch == 0 || uint32(epoch) < t.epoch)
+		if isID(id) && id != t.start && earlier {
+			marks[id] = e.Name()
 		}
 	}
-	return marks, bare(err)
+	return marks, stripPaths(err)
 }
 
-// forget removes the marks of starts that have no temporary file left.
-func (t *Tree) forget(marks ...string) error {
+// removeMarks removes the marks of starts that have no temporary file left.
+func (t *Tree) removeMarks(marks ...string) error {
 	var errs []error
 	for _, mark := range marks {
 		if err := os.Remove(filepath.Join(t.state, mark)); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, bare(err))
+			errs = append(errs, stripPaths(err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// startOf returns the id in the name of a temporary file.
-func startOf(base string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(base, prefix)
-	id, _, _ = strings.Cut(rest, "-")
-	return id, ok
-}
-
-// isTemporary reports whether a name is one of a temporary file of this start or an earlier one.
-func (t *Tree) isTemporary(base string) bool {
-	id, ok := startOf(base)
-	if ok {
-		_, ok = t.starts[id]
-	}
-	return ok
-}
-
-// newTemporary returns a name for a temporary file.
-func (t *Tree) newTemporary() string {
-	return prefix + t.start + "-" + strconv.FormatUint(t.made.Add(1), 36)
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A crash leaves the temporary files of uploads. Their directories are moved and made again before the next start.
-func TestSweepRemovesWhatACrashLeft(t *testing.T) {
+// A crash leaves the temporary files of uploads. Programs move their directories and make them again before the next start.
+func TestSweepRemovesTheTemporaryFilesThatACrashLeft(t *testing.T) {
 	s := serve(t, Options{})
-	version := newID() // the version before had an id for each upload, with a text in its file
+	version := newID() // an earlier version had an id for each upload, with a text in its mark
 	if err := os.WriteFile(filepath.Join(s.state, version), []byte("1 \"/di"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestSweepRemovesWhatACrashLeft(t *testing.T) {
 	}
 
 	s.open(Options{})
-	if list, err := s.ReadDir("/dir"); err != nil || len(list) != 2 {
+	if list, err := s.ReadDir("/dir"); err != nil || len(list) != 1 {
 		t.Errorf("listed before the sweep: %v, %v", list, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -66,8 +66,8 @@ func TestSweepRemovesWhatACrashLeft(t *testing.T) {
 	s.want("/dir/f", "old")
 }
 
-// One directory that cannot be read does not keep the sweep from the others. Unless the server may not read it, when no upload was
-// possible there, it is tried again an hour later.
+// A directory that cannot be read does not stop the sweep. The next sweep, an hour later, reads it again, unless the server lacks
+// the permission: then no upload was possible there.
 func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EIO, unix.EACCES} {
 		now := time.Now()
@@ -79,17 +79,9 @@ func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 		s.Close()
 		s.open(Options{})
 		s.now = func() time.Time { return now }
-		opened := 0
-		s.before = func(call string) error {
-			if call == "open" {
-				if opened++; opened == 3 { // the root, one, the next
-					return errno
-				}
-			}
-			return nil
-		}
+		s.beforeCall = failAt(3, "open", errno) // the root, one, the next
 		wantIs(t, s.Sweep(t.Context()), errno)
-		s.before = nil
+		s.beforeCall = nil
 		if len(s.temporaries()) != 1 {
 			t.Errorf("%v: %q", errno, s.temporaries())
 		}
@@ -111,7 +103,7 @@ func TestSweepGoesOnPastADirectoryThatItCannotRead(t *testing.T) {
 	}
 }
 
-// Servers that follow each other on one tree: an earlier one that goes on does not know of the later one.
+// An earlier server on the same tree may still run after a later one has started.
 func TestAnEarlierStartLeavesALaterOneAlone(t *testing.T) {
 	s := serve(t, Options{Epoch: 9})
 	stopped := s.Tree
@@ -127,7 +119,7 @@ func TestAnEarlierStartLeavesALaterOneAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	die(later) // after the sweep: it is found by another one, an hour later
+	die(later) // after the sweep; another sweep finds it an hour later
 	if err := s.Sweep(t.Context()); err != nil || len(s.temporaries()) != 1 {
 		t.Errorf("%v, %q", err, s.temporaries())
 	}
@@ -153,7 +145,7 @@ func TestAnEarlierStartLeavesALaterOneAlone(t *testing.T) {
 	}
 }
 
-func TestASweepOfEarlierStartsThatIsNotCompleteIsAnError(t *testing.T) {
+func TestAnIncompleteSweepOfEarlierStartsIsAnError(t *testing.T) {
 	for _, c := range []struct {
 		errno unix.Errno
 		fails bool
@@ -163,19 +155,11 @@ func TestASweepOfEarlierStartsThatIsNotCompleteIsAnError(t *testing.T) {
 		die(s.begun("/a/f", "half", UploadOptions{}))
 		s.Close()
 		s.open(Options{Epoch: 2})
-		opened := 0
-		s.before = func(call string) error {
-			if call == "open" {
-				if opened++; opened == 2 {
-					return c.errno
-				}
-			}
-			return nil
-		}
+		s.beforeCall = failAt(2, "open", c.errno)
 		if err := s.SweepEarlier(t.Context()); (err != nil) != c.fails {
 			t.Errorf("%v: %v", c.errno, err)
 		}
-		s.before = nil
+		s.beforeCall = nil
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := s.SweepEarlier(ended); c.fails && !errors.Is(err, context.Canceled) {
@@ -187,8 +171,8 @@ func TestASweepOfEarlierStartsThatIsNotCompleteIsAnError(t *testing.T) {
 	}
 }
 
-// A start that ended in order is not searched for.
-func TestOnlyACloseWithNothingLeftIsForgotten(t *testing.T) {
+// After an orderly stop the next start searches nothing.
+func TestCloseRemovesTheMarkIfNoTemporaryFileIsLeft(t *testing.T) {
 	s := serve(t, Options{})
 	s.mustUpload("/f", "content", UploadOptions{})
 	if err := s.Close(); err != nil {
@@ -198,10 +182,18 @@ func TestOnlyACloseWithNothingLeftIsForgotten(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	s.open(Options{})
+	s.beforeCall = func(call string) error {
+		t.Errorf("the sweep called %s", call)
+		return nil
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.beforeCall = nil
 	u := s.begun("/f", "content", UploadOptions{})
-	s.before = onceFor("unlink", unix.EIO)
+	s.beforeCall = onceFor("unlink", unix.EIO)
 	wantIs(t, u.Discard(), unix.EIO)
-	s.before = nil
+	s.beforeCall = nil
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,28 +1,24 @@
-// Package files is the served tree: what FTP clients see as "/", kept in one
-// directory of the host.
+// Package files is the served tree: a directory of the host, which FTP clients see as "/".
 //
-// Its types: a [Tree] is that directory, and an [afero.Fs] on [os.Root]; an [Upload] is a file on
-// its way in, staged in a hidden temporary file beside its target and published by one
-// rename.
+// Its types: a [Tree] is that directory, and an [afero.Fs] on [os.Root]. An [Upload] is a file that a client sends: a hidden
+// temporary file beside its target, which one rename publishes.
 //
-// What is promised: a reader sees the old file or the new one, never a mixture and
-// never a part, also when it opened the old one long before. No name leads out of
-// the tree, whatever symbolic links stand in it or are put there meanwhile. Of all files only the
-// temporary files that the package itself made are ever removed unasked, and nothing but
-// old leftovers of locks is removed recursively. No error shows a path of the host. No operation waits for
-// another one: a directory that is slow to read, or a network mount that hangs, delays only those that use it.
+// Guarantees: a reader gets the old file or the new one, never a mixture or
+// a part, even if it opened the old one long before. No name leads out of
+// the tree, even if symbolic links in it change meanwhile. The package removes without a command only the
+// temporary files that it made, and the old leftovers of locks. Only the latter are removed recursively. No error contains a path of
+// the host. Only changes of one name wait for each other: a directory that is slow to read, or a network mount that hangs, delays only its users.
 //
-// What is not: a program on the host that writes into a file in place is seen doing
-// so. A published file is a new inode: other hard links of the old one keep the old content,
-// and access control lists and extended attributes of the old one are not carried over.
-// Absolute links are refused, also if they lead back into the tree, and [Tree.Resolve] refuses a name that leads through more
-// than 8 links. The process must be allowed to read each directory above a name, not only to search it. After
-// a loss of power within seconds of a [Tree.Sweep] or a [Tree.Close] a temporary file may be left that nobody knows.
+// Caveats: if a program on the host writes into a file in place, readers see that.
+// A published file is a new inode: other hard links of the old one keep the old content,
+// and its access control lists and extended attributes are lost.
+// Absolute links are refused, even if they lead back into the tree. [Tree.Resolve] refuses a name that leads through more
+// than 8 links. The process needs the permission to read each directory above a name, not only to search it. A loss of power
+// within seconds of a [Tree.Sweep] or a [Tree.Close] may leave a temporary file that no later Sweep removes. directory_other.go has
+// the limits of systems other than Linux.
 //
-// On systems other than Linux some of this is weaker, see directory_other.go.
-//
-// Names are absolute FTP paths, strings of bytes in no particular encoding. They are
-// cleaned lexically: "/a/../b" is "/b", whatever "/a" is.
+// Names are absolute FTP paths: strings of bytes in no particular encoding. They are
+// cleaned lexically: "/a/../b" is "/b", whatever "/a" is. Names that begin with ".ftplockd-" are reserved, see [Hidden].
 //
 // Start reading at [Tree.Upload].
 package files
@@ -40,43 +36,44 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Options say how a tree is kept. State is required.
+// Options are the arguments of Open. State is required.
 type Options struct {
-	// State is the directory for the ids of the starts of the server, outside of the tree. It is made
-	// if it is missing. Nothing else may be kept in it. One process at a time may use it, or several that have an Epoch each.
+	// State is a directory for the marks of starts, outside of the tree. Open makes it
+	// if it is missing. It may contain nothing else. One process at a time may use it, or several with an Epoch each.
 	State string
-	// Epoch is for servers that follow each other on one tree, where an earlier one may not know yet that it has been followed: this
-	// start leaves alone what those with a larger one make. 0: there is one server, and no other start goes on.
+	// Epoch is for servers that follow each other on one tree, while an earlier one may still run: this
+	// start removes nothing of a start with a larger epoch. 0: there is one server, and no earlier start still runs.
 	Epoch uint32
 	// Mode is the mode of new files, less the umask of the process; 0 means 0644.
 	Mode fs.FileMode
-	// Durable says that a published file survives a loss of power.
+	// Durable makes published files survive a loss of power.
 	Durable bool
-	Log     *slog.Logger // nil: none
+	Log     *slog.Logger // nil: silent
 }
 
 // Tree is a directory of the host as FTP clients see it. It is for use by several
-// goroutines. Its errors are of type [*fs.PathError] with an FTP path in it and wrap
-// what the system said, see errors.go.
+// goroutines. Its errors are of type [*fs.PathError] with an FTP path, and wrap
+// the error of the system, see errors.go.
 type Tree struct {
-	log   *slog.Logger
-	now   func() time.Time // time.Now, but for tests
-	root  *os.Root
-	top   directory // the root of the tree
-	state string
-	epoch uint32
-	set   atomic.Pointer[settings]
+	log      *slog.Logger
+	now      func() time.Time // time.Now; tests replace it
+	root     *os.Root
+	top      *os.File // the root of the tree
+	state    string
+	epoch    uint32
+	settings atomic.Pointer[settings]
 
-	start       string              // names this start of the server, and begins the names of its temporary files
-	starts      map[string]struct{} // this start and all earlier ones that may have left something; never changed
-	made        atomic.Uint64       // counts temporary files
-	uploads     uploads
-	names       nameLocks
-	searchAfter time.Time // for Sweep: when the whole tree may be searched again
+	start          string         // the id of this start of the server, which is in the names of its temporary files
+	tempCount      atomic.Uint64  // counts temporary files
+	unfinished     atomic.Int64   // temporary files of this start that exist
+	failedRemovals failedRemovals // Sweep tries again
+	renames        atomic.Uint64  // counts renames, see Upload.Place
+	names          nameLocks
+	searchAfter    time.Time // the time from which Sweep may search the whole tree again
 
-	// before is called ahead of each system call with its name; an error is returned in place of the call.
+	// beforeCall is called before each system call with its name. If it returns an error, that replaces the call.
 	// Only tests set it.
-	before func(call string) error
+	beforeCall func(call string) error
 }
 
 var _ afero.Fs = (*Tree)(nil)
@@ -87,14 +84,14 @@ type settings struct {
 	durable bool
 }
 
-// Open opens the tree kept in the directory root, which is made (0755) if it is missing.
-// What a crash left is not removed: that is what [Tree.Sweep] does.
+// Open opens the tree in the directory root, and makes that (0755) if it is missing.
+// It removes nothing that a crash left: [Tree.Sweep] does.
 func Open(root string, o Options) (*Tree, error) {
 	if o.State == "" {
-		return nil, errors.New("files: no directory for the ids of the starts")
+		return nil, errors.New("files: no directory for the marks of starts")
 	}
 	for _, dir := range []string{root, o.State} {
-		if err := makeLasting(dir); err != nil {
+		if err := makeDurableDir(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -107,54 +104,46 @@ func Open(root string, o Options) (*Tree, error) {
 	if t.root, err = os.OpenRoot(root); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(t.openTop(), t.begin()); err != nil {
+	if t.top, err = t.root.Open("."); err != nil {
+		return nil, errors.Join(err, t.root.Close())
+	}
+	if err := t.makeMark(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-// SetOptions changes what a reload may change; zero values mean what they mean in [Options]. Uploads under way keep
-// what they began with.
+// SetOptions changes the options that a reload may change; see [Options] for zero values. Uploads under way keep
+// the settings that they began with.
 func (t *Tree) SetOptions(mode fs.FileMode, durable bool) {
 	if mode == 0 {
 		mode = 0o644
 	}
-	t.set.Store(&settings{mode, durable})
+	t.settings.Store(&settings{mode, durable})
 }
 
-// Durable reports whether what is done to files and names survives a loss of power.
-func (t *Tree) Durable() bool { return t.set.Load().durable }
-
-// check is the place where tests put their faults.
-func (t *Tree) check(call string) error {
-	if t.before == nil {
+// injectedFault returns the fault that a test injects before a system call.
+func (t *Tree) injectedFault(call string) error {
+	if t.beforeCall == nil {
 		return nil
 	}
-	return t.before(call)
+	return t.beforeCall(call)
 }
 
-// makeLasting makes a directory if it is missing, and those above it, and makes their names last. One above that this
-// process may not read was there before.
-func makeLasting(dir string) error {
-	path, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	there := path // what of it was there before
-	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != filepath.Dir(there); _, err = os.Lstat(there) {
-		there = filepath.Dir(there)
-	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return err
-	}
-	for path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-		if err := syncHost(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+// makeDurableDir makes a directory and those above it that are missing, and makes their names survive a loss of power. A parent that
+// the process may not read existed before.
+func makeDurableDir(dir string) error {
+	parent := filepath.Dir(dir)
+	if _, err := os.Lstat(parent); errors.Is(err, fs.ErrNotExist) && parent != dir {
+		if err := makeDurableDir(parent); err != nil {
 			return err
 		}
-		if len(path) <= len(there) {
-			break
-		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := syncHost(parent); !errors.Is(err, fs.ErrPermission) {
+		return err
 	}
 	return nil
 }
@@ -169,25 +158,22 @@ func syncHost(dir string) error {
 }
 
 func syncDirectory(f *os.File) error {
-	if runtime.GOOS == "windows" { // a directory that is open for reading cannot be synced
+	if runtime.GOOS == "windows" { // it cannot sync a directory that is open for reading
 		return nil
 	}
-	return bare(f.Sync())
+	return stripPaths(f.Sync())
 }
 
-// Close gives back what the tree holds open. Uploads and open files are
-// finished or closed by their callers, before or after. Later calls of
-// other methods fail with [fs.ErrClosed]; a second Close does nothing.
+// Close closes the files that the tree itself holds open. Callers finish or close uploads and open files,
+// before or after. Later calls of other methods return [fs.ErrClosed]. A second Close does nothing.
 func (t *Tree) Close() error {
 	var err error
-	if t.uploads.none() {
-		err = t.forget(t.mark())
+	if t.unfinished.Load() == 0 {
+		err = t.removeMarks(t.mark())
 	}
-	if t.top != (directory{}) {
-		t.top.close()
-	}
+	t.top.Close()
 	return errors.Join(err, t.root.Close())
 }
 
-// Name returns the name of this kind of file system; afero asks for it.
+// Name implements [afero.Fs].
 func (t *Tree) Name() string { return "files.Tree" }

@@ -8,42 +8,38 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync/atomic"
 	"syscall"
 )
 
-// UploadOptions say how an upload begins.
+// UploadOptions select how an upload begins and ends.
 type UploadOptions struct {
-	// Append begins with a copy of the old content (APPE); there need not be any. Offset does not matter then.
+	// Append makes the upload begin with a copy of the old content, if there is any (APPE). Offset is ignored then.
 	Append bool
-	// Offset begins with a copy of so many first bytes of the old content (REST and STOR): the result
-	// is those bytes and the ones that are written, and no old bytes after them. A file that is
-	// shorter or missing is ErrOffset.
+	// Offset makes the upload begin with a copy of the first Offset bytes of the old content (STOR after REST). The result has no other old
+	// bytes. A missing or shorter file is ErrOffset.
 	Offset int64
-	// Unique chooses a name that is free (STOU): the given one gets a suffix if it is taken. Place
-	// returns fs.ErrExist if another file got the name since then; ChooseAnother gives the upload the next one.
-	Unique bool
-	// Gone reports that the client no longer waits for the copy of the old content; Upload fails with context.Canceled. It may be nil.
+	// New makes Place return fs.ErrExist if something has the name, instead of replacing it (STOU).
+	New bool
+	// Gone reports that the client has hung up. Upload calls it while it copies old content, and then fails with
+	// context.Canceled. It may be nil.
 	Gone func() bool
 }
 
-// Upload is a file that a client sends: a hidden temporary file beside its target. Sync, Place and Last publish it; Discard removes it.
-// An Upload is for one goroutine at a time. After an error only Discard may follow, except where a method allows more.
+// Upload is a file that a client sends: a hidden temporary file in the directory of its target. Sync, Place and Finish publish it, in
+// this order; Discard removes it. Only one goroutine at a time may use an Upload. After an error only Discard may follow.
 type Upload struct {
-	tree *Tree
-	opt  UploadOptions
-	set  settings
-	name atomic.Pointer[string] // a rename of a directory above changes it
+	tree     *Tree
+	options  UploadOptions
+	settings settings
+	name     string // the FTP path
 
-	dir  directory // held open: the file stays in it when it is renamed; zero: the upload is over
-	base string    // the last element of name
-	temp string    // the name of the temporary file in dir; "": there is none
-	file *os.File  // the temporary file; nil: its content is complete
-	size int64
-	old  *info // the file that was copied, as it was when it was opened; nil: there was none
-
-	suggested string // the last element of the name that was given
-	claimed   string // guarded by tree.uploads.mu: the path that Unique chose
+	dir            directory // of the target, open; zero: the upload has ended
+	renamesAtStart uint64    // Tree.renames before dir was opened
+	base           string    // the last element of name
+	temp           string    // the name of the temporary file in dir; "": there is none
+	file           *os.File  // the temporary file; nil: it is closed
+	size           int64
+	old            *info // the file that was copied, when it was opened; nil: there was none
 }
 
 var (
@@ -51,72 +47,63 @@ var (
 	_ io.ReaderFrom = (*Upload)(nil)
 )
 
-// Upload begins an upload to name. Its parent must exist. If something has the name it must be a regular
-// file, or a link that does not lead to a directory: EISDIR, ErrNotRegular. The upload replaces a link itself, so that a
-// name stands for one file only; Append and Offset copy the file that the link leads to within the tree.
+// Upload begins an upload to name. The directory must exist. A name that exists must be that of a regular file, or of a link that
+// leads to no directory: EISDIR, ErrNotRegular. The upload replaces a link itself, so each name stands for one file; Append and
+// Offset copy the file to which the link leads.
 //
-// The file gets the mode of the one that it replaces, else the tree's mode less the umask.
+// The file gets the mode of the file that it replaces, otherwise the tree's mode less the umask.
 func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	name, err := clean(name)
 	if err != nil {
 		return nil, fail("upload", name, err)
 	}
-	u := &Upload{tree: t, opt: o, set: *t.set.Load()}
-	u.name.Store(&name)
-	t.uploads.add(u)
+	u := &Upload{tree: t, options: o, settings: *t.settings.Load(), name: name, renamesAtStart: t.renames.Load()}
 	if err := u.begin(); err != nil {
-		_ = u.Discard() // a failure is logged
-		return nil, fail("upload", u.Name(), err)
+		_ = u.Discard() // it logs a failure
+		return nil, fail("upload", name, err)
 	}
 	return u, nil
 }
 
-// begin opens the target's directory and makes the temporary file.
+// begin opens the directory, checks the target and makes the temporary file.
 func (u *Upload) begin() (err error) {
 	var dir string
-	dir, u.suggested = split(u.Name())
-	u.base = u.suggested
-	switch {
-	case u.tree.isTemporary(u.base):
-		return ErrReserved
-	case u.base == ".":
+	dir, u.base = split(u.name)
+	if u.base == "." {
 		return syscall.EISDIR
 	}
 	if u.dir, err = u.tree.openDirectory(dir); err != nil {
 		return err
 	}
-	mode := u.set.mode
-	if u.opt.Unique {
-		err = u.chooseName()
-	} else {
-		mode, err = u.target()
-	}
+	mode, err := u.target()
 	if err != nil {
 		return err
 	}
 	temp := u.tree.newTemporary()
+	u.tree.unfinished.Add(1)
 	if u.file, err = u.dir.create(temp, mode); err != nil {
-		return newName(err)
+		u.tree.unfinished.Add(-1)
+		return markBadName(err)
 	}
 	u.temp = temp
 	return u.copyOld()
 }
 
-// target returns the mode to begin with, or an error if the upload cannot replace what has the name.
+// target returns the mode of the temporary file, or an error if the upload cannot replace the target.
 func (u *Upload) target() (fs.FileMode, error) {
 	old, err := u.dir.lstat(u.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return u.set.mode, nil
+		return u.settings.mode, nil
 	case err != nil:
-		return 0, newName(err)
+		return 0, markBadName(err)
 	case old.IsDir():
 		return 0, syscall.EISDIR
 	case old.isLink():
-		if i, err := u.tree.follow(place{u.dir, u.base, u.Name()}); err == nil && i.IsDir() {
+		if i, err := u.tree.follow(place{u.dir, u.base, u.name}); err == nil && i.IsDir() {
 			return 0, syscall.EISDIR
 		}
-		return u.set.mode, nil
+		return u.settings.mode, nil
 	case !old.mode.IsRegular():
 		return 0, ErrNotRegular
 	}
@@ -124,16 +111,16 @@ func (u *Upload) target() (fs.FileMode, error) {
 }
 
 // copies reports whether the upload begins with old content.
-func (u *Upload) copies() bool { return u.opt.Append || u.opt.Offset != 0 }
+func (u *Upload) copies() bool { return u.options.Append || u.options.Offset != 0 }
 
 // copyOld copies the old content, or its first bytes, to the temporary file.
 func (u *Upload) copyOld() error {
 	if !u.copies() {
 		return nil
 	}
-	old, i, err := u.tree.openReadable(u.Name())
+	old, i, err := u.tree.openReadable(u.name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && u.opt.Append:
+	case errors.Is(err, fs.ErrNotExist) && u.options.Append:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrOffset
@@ -142,11 +129,11 @@ func (u *Upload) copyOld() error {
 	}
 	defer old.Close()
 	u.old = i
-	want := u.opt.Offset
+	want := u.options.Offset
 	switch {
 	case i.IsDir():
 		return syscall.EISDIR
-	case u.opt.Append:
+	case u.options.Append:
 		want = i.size
 	case want < 0 || want > i.size:
 		return ErrOffset
@@ -154,78 +141,53 @@ func (u *Upload) copyOld() error {
 	return u.copyFrom(old, want)
 }
 
-// copyStep is how many bytes are copied between two calls of Gone.
+// copyStep is the number of bytes that are copied between two calls of Gone.
 const copyStep = 64 << 20
 
-// copyFrom copies the first bytes of a file; within the file system (reflink, copy_file_range) where that is possible.
+// copyFrom copies the first bytes of a file, within the file system (reflink, copy_file_range) where that is possible.
 func (u *Upload) copyFrom(old *os.File, want int64) error {
-	err := u.tree.check("copy")
+	err := u.tree.injectedFault("copy")
 	for part := int64(1); u.size < want && part > 0 && err == nil; u.size += part {
-		if u.opt.Gone != nil && u.opt.Gone() {
+		if u.options.Gone != nil && u.options.Gone() {
 			return context.Canceled
 		}
 		part, err = u.file.ReadFrom(&io.LimitedReader{R: old, N: min(want-u.size, copyStep)})
 	}
-	if err == nil && u.size < want && !u.opt.Append {
-		err = ErrOffset // a program cut the file off meanwhile
+	if err == nil && u.size < want && !u.options.Append {
+		err = ErrOffset // a program has truncated the file meanwhile
 	}
 	return err
 }
 
-// checkOld returns ErrChanged if the name no longer leads to the file that copyOld copied, or that file has changed since.
-func (u *Upload) checkOld() error {
-	if !u.copies() {
-		return nil
-	}
-	now, err := u.dir.lstat(u.base)
-	if err == nil && now.isLink() {
-		now, err = u.tree.follow(place{u.dir, u.base, u.Name()})
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		now = nil
-	case err != nil:
-		return err
-	}
-	if u.old == now || u.old != nil && now != nil && u.old.unchanged(now) {
-		return nil
-	}
-	return ErrChanged
-}
+// Name returns the FTP path of the target.
+func (u *Upload) Name() string { return u.name }
 
-// Name returns the FTP path that the file has after Place. A rename of a directory above it through the tree changes it.
-func (u *Upload) Name() string { return *u.name.Load() }
-
-// Durable reports whether Sync and Last wait for the disk.
-func (u *Upload) Durable() bool { return u.set.durable }
-
-// Size returns how long the file is so far, with the copied old content. A ReadFrom counts when it returns.
+// Size returns the length of the file so far, with the copied old content. The bytes of a ReadFrom count when it returns.
 func (u *Upload) Size() int64 { return u.size }
 
 // Write adds bytes to the file.
 func (u *Upload) Write(p []byte) (n int, err error) {
-	if err = u.tree.check("write"); err == nil {
+	if err = u.tree.injectedFault("write"); err == nil {
 		n, err = u.file.Write(p)
 	}
 	u.size += int64(n)
-	return n, fail("upload", u.Name(), err)
+	return n, fail("upload", u.name, err)
 }
 
-// ReadFrom adds everything from r until EOF. Bytes from a *net.TCPConn go to the file within the kernel (splice).
+// ReadFrom adds everything from r until EOF. From a *net.TCPConn the kernel moves the bytes (splice).
 func (u *Upload) ReadFrom(r io.Reader) (n int64, err error) {
-	if err = u.tree.check("write"); err == nil {
+	if err = u.tree.injectedFault("write"); err == nil {
 		n, err = u.file.ReadFrom(r)
 	}
 	u.size += n
-	return n, fail("upload", u.Name(), err)
+	return n, fail("upload", u.name, err)
 }
 
-// Sum returns how long the content is so far, and its SHA-256 in hexadecimal. It reads the file, since the kernel may have received
-// the content; recent content is still in memory.
-func (u *Upload) Sum() (size int64, sum string, err error) {
+// Sum returns the SHA-256 of the content so far, in hexadecimal. It reads the file, because splice does not show the bytes.
+func (u *Upload) Sum() (string, error) {
 	h := sha256.New()
-	if size, err = io.Copy(h, io.NewSectionReader(u.file, 0, u.size)); err != nil {
-		return 0, "", fail("sum", u.Name(), err)
+	if _, err := io.Copy(h, io.NewSectionReader(u.file, 0, u.size)); err != nil {
+		return "", fail("sum", u.name, err)
 	}
-	return size, hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

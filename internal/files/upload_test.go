@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestModes(t *testing.T) {
+func TestAnUploadKeepsTheMode(t *testing.T) {
 	old := unix.Umask(0o027)
 	defer unix.Umask(old)
 	for _, c := range []struct {
@@ -40,7 +41,7 @@ func TestModes(t *testing.T) {
 			u := s.begun("/f", "new", UploadOptions{})
 			during, err := os.Stat(s.host("/" + u.temp))
 			if err != nil || during.Mode().Perm()&^c.want != 0 {
-				t.Errorf("while it comes in it has %v, %v", during.Mode(), err)
+				t.Errorf("during the upload: %v, %v", during.Mode(), err)
 			}
 			if err := u.Publish(); err != nil {
 				t.Fatal(err)
@@ -52,7 +53,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestTheOwnerIsKept(t *testing.T) {
+func TestAnUploadKeepsTheOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")
 	}
@@ -71,31 +72,48 @@ func TestTheOwnerIsKept(t *testing.T) {
 	}
 }
 
-func TestAUniqueNameNeverReplaces(t *testing.T) {
+func TestANewFileNeverReplaces(t *testing.T) {
 	for _, rename := range []error{nil, unix.EINVAL} { // without RENAME_NOREPLACE by a link
 		s := serve(t, Options{})
-		u := s.begun("/f", "new", UploadOptions{Unique: true})
-		s.put("/f", "other")
-		s.before = onceFor("rename", rename)
-		wantIs(t, u.Place(), fs.ErrExist)
-		s.want("/f", "other")
-		if err := u.ChooseAnother(); err != nil {
+		for _, taken := range []bool{true, false} {
+			u := s.begun("/f", "new", UploadOptions{New: true})
+			if taken {
+				s.put("/f", "other")
+			}
+			s.beforeCall = onceFor("rename", rename)
+			if err := u.Publish(); errors.Is(err, fs.ErrExist) != taken {
+				t.Errorf("%v", err)
+			}
+			s.want("/f", map[bool]string{true: "other", false: "new"}[taken])
+			s.wantClean()
+			if err := os.Remove(s.host("/f")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A directory above the target is renamed during the upload. Another directory may have its name by then.
+func TestAnUploadDoesNotFollowItsDirectory(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := serve(t, Options{})
+		s.mkdir("/a/b")
+		u := s.begun("/a/b/f", "new", UploadOptions{})
+		if err := s.Rename("/a", "/c"); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(u.Place(), u.Last()); err != nil || u.Name() != "/f.1" {
-			t.Errorf("%s: %v", u.Name(), err)
+		if again {
+			s.mkdir("/a/b")
 		}
-		s.want("/f.1", "new")
-		s.wantClean()
-
-		u = s.begun("/f", "new", UploadOptions{Unique: true})
-		s.put("/f.2", "other")
-		wantIs(t, u.Publish(), fs.ErrExist)
+		wantIs(t, u.Publish(), ErrMoved)
+		if names := s.hostNames(); slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, "f") }) {
+			t.Errorf("published: %q", names)
+		}
 		s.wantClean()
 	}
 }
 
-// After Sync the step that others wait for asks no disk to be synced.
+// Place, for which other clients wait, syncs nothing.
 func TestPlaceWaitsForNoDisk(t *testing.T) {
 	s := serve(t, Options{Durable: true})
 	u := s.begun("/f", "content", UploadOptions{})
@@ -103,7 +121,7 @@ func TestPlaceWaitsForNoDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var calls []string
-	s.before = func(call string) error {
+	s.beforeCall = func(call string) error {
 		calls = append(calls, call)
 		return nil
 	}
@@ -111,10 +129,10 @@ func TestPlaceWaitsForNoDisk(t *testing.T) {
 		t.Errorf("%q, %v", calls, err)
 	}
 	s.want("/f", "content")
-	if err := u.Last(); err != nil || !slices.Contains(calls, "fsync") {
+	if err := u.Finish(); err != nil || !slices.Contains(calls, "fsync") {
 		t.Errorf("%q, %v", calls, err)
 	}
-	wantIs(t, u.Last(), ErrDone)
+	wantIs(t, u.Finish(), ErrDone)
 	s.wantClean()
 }
 
@@ -137,11 +155,11 @@ func TestAnUploadIsNotUndoneByOneThatBeganWithTheOldContent(t *testing.T) {
 	}
 	s.want("/f", "0a")
 	s.want("/new", "1")
-	s.mustUpload("/f", "b", added) // one that begins now has all
+	s.mustUpload("/f", "b", added) // it begins with the content of both
 	s.want("/f", "0ab")
 }
 
-// nextTick returns when the file system's clock has gone on since now.
+// nextTick waits until the clock of the file system has advanced.
 func (s *served) nextTick() {
 	s.t.Helper()
 	var first time.Time
@@ -159,12 +177,12 @@ func (s *served) nextTick() {
 	}
 }
 
-// APPE, and STOR after REST, never undo a change of the file that they began with.
+// APPE, and STOR after REST, never undo a change of the old content.
 func TestAppendedContentDoesNotUndoAnotherChange(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		change func(s *served) error
-		want   string // in /f; "": it is not there
+		want   string // the content of /f; "": the file does not exist
 	}{
 		{"renamed", func(s *served) error { return s.Rename("/f", "/g") }, ""},
 		{"replaced by a rename", func(s *served) error { return s.Rename("/other", "/f") }, "other"},
@@ -192,7 +210,7 @@ func TestAppendedContentDoesNotUndoAnotherChange(t *testing.T) {
 				if c.want != "" {
 					s.want("/f", c.want)
 				} else if _, err := os.Lstat(s.host("/f")); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("the file is back: %v", err)
+					t.Errorf("the file exists again: %v", err)
 				}
 				s.wantClean()
 			})
@@ -200,7 +218,7 @@ func TestAppendedContentDoesNotUndoAnotherChange(t *testing.T) {
 	}
 }
 
-// The check of the old content and the publication are one step for other publications of the name.
+// No other publication of the name comes between the check of the old content and the publication.
 func TestConcurrentAppendsLoseNothing(t *testing.T) {
 	s := serve(t, Options{})
 	for round := range 50 {
@@ -220,7 +238,7 @@ func TestConcurrentAppendsLoseNothing(t *testing.T) {
 		}
 		wg.Wait()
 		if published.Load() != 1 {
-			t.Fatalf("round %d: %d uploads were published; each undoes the one before", round, published.Load())
+			t.Fatalf("round %d: %d uploads were published, want 1", round, published.Load())
 		}
 	}
 	s.wantClean()
@@ -238,43 +256,11 @@ func TestAppendThroughALinkReplacesTheLink(t *testing.T) {
 	s.want("/dangling", "d")
 }
 
-func TestNothingIsCopiedForAClientThatHasGone(t *testing.T) {
+func TestUploadStopsTheCopyForAClientThatHasGone(t *testing.T) {
 	s := serve(t, Options{})
 	s.mustUpload("/f", "old", UploadOptions{})
 	_, err := s.Upload("/f", UploadOptions{Append: true, Gone: func() bool { return true }})
 	wantIs(t, err, context.Canceled)
 	s.want("/f", "old")
-	s.wantClean()
-}
-
-func TestUniqueNamesOfUploadsAtOnce(t *testing.T) {
-	s := serve(t, Options{})
-	s.put("/report", "old")
-	names := make(chan string, 20)
-	var wg sync.WaitGroup
-	for range cap(names) {
-		wg.Go(func() {
-			u, err := s.Upload("/report", UploadOptions{Unique: true})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			names <- u.Name()
-			if err := u.Publish(); err != nil {
-				t.Errorf("%s: %v", u.Name(), err)
-			}
-		})
-	}
-	wg.Wait()
-	close(names)
-	seen := make(map[string]bool)
-	for name := range names {
-		seen[name] = true
-		s.want(name, "")
-	}
-	if len(seen) != cap(names) {
-		t.Errorf("%d names", len(seen))
-	}
-	s.want("/report", "old")
 	s.wantClean()
 }

@@ -26,12 +26,12 @@ const (
 	// FirstDelay is the delay of the reply to the first wrong password.
 	FirstDelay = 300 * time.Millisecond
 
-	doublings     = 4                // how often the delay doubles
-	mostFailures  = 10               // of a network before it is refused
-	refusedFor    = 5 * time.Minute  // how long it is refused
-	forgivenAfter = 30 * time.Second // for each failure
-	mostTallies   = 10_000           // of a memory
-	mostName      = 64               // compared bytes of an account's name
+	doublings    = 4                // how often the delay doubles
+	maxFailures  = 10               // of a network before it is refused
+	refusedFor   = 5 * time.Minute  // from the last failure on
+	forgiveEvery = 30 * time.Second // for each failure
+	maxTallies   = 10_000           // of a memory
+	maxNameBytes = 64               // compared bytes of an account's name
 )
 
 var (
@@ -56,13 +56,14 @@ type Limiter struct {
 
 // New returns a Limiter with the given first delay, usually FirstDelay. All delays end with ctx.
 func New(ctx context.Context, log *slog.Logger, delay time.Duration) *Limiter {
-	return &Limiter{ctx: ctx, log: log, delay: delay}
+	return &Limiter{ctx: ctx, log: log, delay: delay, strangers: memory{}, familiar: memory{}}
 }
 
-// Try calls check when it is the client's turn. It returns the error of check; it counts and delays ErrWrong. Without a call of check it returns ErrRefused, ErrGone, or the error of ctx.
+// Try calls check when it is the client's turn, and returns its error. It counts and delays ErrWrong. It returns ErrRefused,
+// ErrGone, or the error of ctx if it did not call check.
 func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, gone func() bool, check func() error) error {
-	client := subject{account[:min(len(account), mostName)], from}
-	t, known := l.begin(client)
+	client := subject{account[:min(len(account), maxNameBytes)], from}
+	t, known := l.enter(client)
 	defer l.leave(t)
 	select {
 	case t.turn <- struct{}{}:
@@ -71,11 +72,8 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 		return ctx.Err()
 	}
 	began := time.Now()
-	l.mu.Lock()
-	refused := began.Before(t.refused)
-	l.mu.Unlock()
 	switch {
-	case refused:
+	case !known && t.refused(began):
 		return ErrRefused
 	case gone():
 		return ErrGone
@@ -87,22 +85,23 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 		l.familiar.get(client)
 		l.mu.Unlock()
 	case errors.Is(err, ErrWrong):
-		// The delay hides whether a hash was computed.
-		delay := l.failed(t, !known, from)
-		for unit := l.delay; time.Since(began) > delay; {
-			delay += unit
+		delay := l.delay << min(t.add(time.Now())-1, doublings)
+		if !known && t.refused(time.Now()) {
+			l.log.Warn("address refused", "remote", from.Addr().String(), "for", refusedFor)
+		}
+		for took := time.Since(began); took > delay; { // so the delay does not show whether a hash was computed
+			delay += l.delay
 		}
 		sleep(l.ctx, delay-time.Since(began))
 	}
 	return err
 }
 
-// begin returns the tally of a client, and whether its account has logged in from its network before.
-func (l *Limiter) begin(client subject) (t *tally, known bool) {
+// enter returns the tally of a client, and whether its account has logged in from its network before. Call leave when the login is over.
+func (l *Limiter) enter(client subject) (t *tally, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t = l.familiar[client]
-	if known = t != nil; !known {
+	if t, known = l.familiar[client]; !known {
 		t = l.strangers.get(subject{network: client.network})
 	}
 	t.users++
@@ -115,61 +114,45 @@ func (l *Limiter) leave(t *tally) {
 	t.users--
 }
 
-// failed counts a wrong password, and returns the delay of its reply.
-func (l *Limiter) failed(t *tally, stranger bool, from netip.Prefix) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	failures := t.add(now)
-	if stranger && failures >= mostFailures {
-		t.refused = now.Add(refusedFor)
-		l.log.Warn("address refused", "remote", from.Addr().String(), "for", refusedFor)
-	}
-	return l.delay << min(failures-1, doublings)
-}
-
 // subject is a network, or an account in it, whose failures are counted.
 type subject struct {
 	account string
 	network netip.Prefix
 }
 
-// tally counts failures. Limiter.mu guards it, but for turn.
+// tally counts failures.
 type tally struct {
-	failures float64   // as of at
-	at       time.Time // of the last one
-	refused  time.Time // until then
-	turn     chan struct{}
-	users    int // calls of Try under way: it is not forgotten
+	users int           // calls of Try under way, under Limiter.mu: it is not forgotten
+	turn  chan struct{} // has an element while a client has its turn. That client uses the rest.
+
+	failures float64 // as of at
+	at       time.Time
 }
 
-// count returns the number of failures that are not forgiven yet.
-func (t *tally) count(now time.Time) int { return int(math.Ceil(t.left(now))) }
-
-func (t *tally) left(now time.Time) float64 {
-	return max(0, t.failures-float64(now.Sub(t.at))/float64(forgivenAfter))
-}
-
+// add counts a failure, and returns the number of failures that are not forgiven yet.
 func (t *tally) add(now time.Time) int {
-	t.failures, t.at = min(t.left(now)+1, mostFailures), now
-	return t.count(now)
+	left := max(0, t.failures-float64(now.Sub(t.at))/float64(forgiveEvery))
+	t.failures, t.at = min(left+1, maxFailures), now
+	return int(math.Ceil(t.failures))
 }
 
-// memory has the tallies of mostTallies subjects, and of those with users. The zero value is ready for use.
+// refused reports whether the last failure was one too many, not long ago.
+func (t *tally) refused(now time.Time) bool {
+	return math.Ceil(t.failures) >= maxFailures && now.Sub(t.at) < refusedFor
+}
+
+// memory has the tallies of maxTallies subjects, and of those with users.
 type memory map[subject]*tally
 
 // get returns the tally of a subject, and makes it if there is none.
-func (m *memory) get(by subject) *tally {
-	t := (*m)[by]
+func (m memory) get(by subject) *tally {
+	t := m[by]
 	if t == nil {
-		if len(*m) >= mostTallies {
-			maps.DeleteFunc(*m, func(_ subject, t *tally) bool { return t.users == 0 })
-		}
-		if *m == nil {
-			*m = make(memory)
+		if len(m) >= maxTallies {
+			maps.DeleteFunc(m, func(_ subject, t *tally) bool { return t.users == 0 })
 		}
 		t = &tally{turn: make(chan struct{}, 1)}
-		(*m)[by] = t
+		m[by] = t
 	}
 	return t
 }

@@ -80,7 +80,7 @@ func (g guesser) refused(account, from string) {
 
 func TestWrongPasswordsDelayThenRefuseANetwork(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
-		for i := range mostFailures {
+		for i := range maxFailures {
 			// Different names: logins of one name wait for each other.
 			g.wrong(fmt.Sprint("user", i), "192.0.2.1", FirstDelay<<min(i, doublings))
 		}
@@ -122,7 +122,7 @@ func TestAnAddressTriesOnePasswordAtATime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if checked > mostFailures+1 || checked+refused != 600 {
+		if checked > maxFailures+1 || checked+refused != 600 {
 			t.Errorf("%d passwords were checked, %d refused", checked, refused)
 		}
 	})
@@ -151,18 +151,18 @@ func TestGuessingNeverLocksTheOwnerOut(t *testing.T) {
 func TestAKnownAccountIsNotRefused(t *testing.T) {
 	guesses(t, func(t *testing.T, g guesser) {
 		g.right("phoneacc", "192.0.2.1", 0)
-		for range mostFailures + 5 {
+		for range maxFailures + 5 {
 			_, _ = g.try("stale", "192.0.2.1", false)
 		}
 		g.refused("stranger", "192.0.2.1")
 		g.right("phoneacc", "192.0.2.1", 0)
-		for range mostFailures + 5 { // wrong passwords of phoneacc itself: delayed, never refused
+		for range maxFailures + 5 { // wrong passwords of phoneacc itself: delayed, never refused
 			if took, err := g.try("phoneacc", "192.0.2.1", false); err != nil || took > FirstDelay<<doublings {
 				t.Errorf("%v after %v", err, took)
 			}
 		}
 		g.right("phoneacc", "192.0.2.1", 0)
-		time.Sleep(mostFailures * forgivenAfter)
+		time.Sleep(maxFailures * forgiveEvery)
 		g.wrong("phoneacc", "192.0.2.1", FirstDelay)
 	})
 }
@@ -181,7 +181,7 @@ func TestTheDelayHidesTheTimeOfTheHash(t *testing.T) {
 			if took := time.Since(began); took != want || err != ErrWrong {
 				t.Errorf("%v: %v after %v, want it after %v", hash, err, took, want)
 			}
-			time.Sleep(forgivenAfter)
+			time.Sleep(forgiveEvery)
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		g.ctx = ended // without delays
-		for i := range 3 * mostTallies {
+		for i := range 3 * maxTallies {
 			from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 			g.Try(t.Context(), strings.Repeat("x", i%500)+fmt.Sprint(i), from, stays, func() error {
 				if i%2 == 0 {
@@ -235,8 +235,8 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 				return ErrWrong
 			})
 		}
-		for name, m := range map[string]*memory{"strangers": &g.strangers, "familiar": &g.familiar} {
-			if n := len(*m); n > mostTallies+1 {
+		for name, m := range map[string]memory{"strangers": g.strangers, "familiar": g.familiar} {
+			if n := len(m); n > maxTallies+1 {
 				t.Errorf("%s: %d tallies", name, n)
 			}
 		}

@@ -20,7 +20,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -67,8 +66,8 @@ func (h Hook) label() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// wants reports whether the hook receives an event.
-func (h Hook) wants(e event.Event) bool {
+// selects reports whether the hook receives an event.
+func (h Hook) selects(e event.Event) bool {
 	if !slices.Contains(h.On, e.Kind) {
 		return false
 	}
@@ -110,7 +109,7 @@ type Runner struct {
 type queue struct {
 	hook    Hook
 	waiting []run
-	running bool // a goroutine takes from waiting
+	running bool // a goroutine runs the hook for the events in waiting
 	dropped int  // events in a row
 }
 
@@ -154,7 +153,7 @@ func (r *Runner) Sink(batch []event.Event) {
 	}
 	for _, e := range batch {
 		for _, q := range r.queues {
-			if q.hook.wants(e) {
+			if q.hook.selects(e) {
 				r.addLocked(q, e)
 			}
 		}
@@ -166,7 +165,7 @@ func (r *Runner) addLocked(q *queue, e event.Event) {
 		if q.dropped++; q.dropped == 1 {
 			r.o.Log.Warn("hook is too slow: its events are dropped", "hook", q.hook.label(), "waiting", maxQueued)
 		}
-		r.ran("dropped")
+		r.countRun("dropped")
 		return
 	}
 	if n := q.dropped; n > 0 {
@@ -215,7 +214,7 @@ func (r *Runner) Close(ctx context.Context) {
 	r.cancel()
 }
 
-func (r *Runner) ran(result string) {
+func (r *Runner) countRun(result string) {
 	if r.o.Ran != nil {
 		r.o.Ran(result)
 	}
@@ -224,26 +223,27 @@ func (r *Runner) ran(result string) {
 // run runs a hook for one event.
 func (r *Runner) run(h Hook, e event.Event) {
 	if r.context.Err() != nil {
-		r.ran("dropped")
+		r.countRun("dropped")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.context, h.Timeout)
 	defer cancel()
-	err := h.tell(ctx, document(e))
+	err := h.deliver(ctx, document(e))
 	switch {
 	case err == nil:
-		r.ran("ok")
+		r.countRun("ok")
 		return
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("the run exceeded its timeout of %v and was killed", h.Timeout)
-		r.ran("timeout")
+		r.countRun("timeout")
 	default:
-		r.ran("failed")
+		r.countRun("failed")
 	}
 	r.o.Log.Warn("hook failed", "hook", h.label(), "event", string(e.Kind), "lock", e.Lock, "path", e.Path, "err", err)
 }
 
-func (h Hook) tell(ctx context.Context, document []byte) error {
+// deliver runs the program or posts to the URL, and returns an error with the reason of a failure.
+func (h Hook) deliver(ctx context.Context, document []byte) error {
 	if h.URL != "" {
 		return h.post(ctx, document)
 	}
@@ -251,8 +251,8 @@ func (h Hook) tell(ctx context.Context, document []byte) error {
 	cmd := exec.CommandContext(ctx, h.Run[0], h.Run[1:]...)
 	cmd.Env = append(environment(), mark)
 	cmd.Stdin = bytes.NewReader(document)
-	var said limited
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output outputStart
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = killDelay
 	cmd.Cancel = func() error {
 		err := killGroup(cmd.Process)
@@ -260,8 +260,9 @@ func (h Hook) tell(ctx context.Context, document []byte) error {
 		return err
 	}
 	inGroup(cmd)
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	// ErrWaitDelay: the program has succeeded, and a process that it left in the background keeps its output open.
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(output.text.String()))
 	}
 	return nil
 }
@@ -288,16 +289,11 @@ func (h Hook) post(ctx context.Context, document []byte) error {
 		return withoutURL(err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode/100 == 2 {
-		_, _ = io.CopyN(io.Discard, answer.Body, maxOutput)
-		return nil
+	_, _ = io.CopyN(io.Discard, answer.Body, maxOutput) // so that the connection can serve the next event
+	if answer.StatusCode/100 != 2 {
+		return errors.New(answer.Status) // the body may repeat the URL
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxOutput)) // for the log
-	said := strings.TrimSpace(string(text))
-	if u := r.URL.RequestURI(); len(u) > 1 { // servers repeat it: "Cannot POST /services/TOKEN"
-		said = strings.NewReplacer(u, "/...", html.EscapeString(u), "/...", r.URL.Path, "/...").Replace(said)
-	}
-	return fmt.Errorf("%s: %s", answer.Status, said)
+	return nil
 }
 
 // withoutURL returns the cause of an error of net/http, which contains the URL with its user and token.
@@ -309,11 +305,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// limited keeps the first maxOutput bytes.
-type limited struct{ bytes.Buffer }
+// outputStart keeps the first maxOutput bytes. It does not embed the buffer, whose ReadFrom would keep all of them.
+type outputStart struct{ text bytes.Buffer }
 
-func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), max(0, maxOutput-l.Len()))])
+func (o *outputStart) Write(p []byte) (int, error) {
+	o.text.Write(p[:min(len(p), maxOutput-o.text.Len())])
 	return len(p), nil
 }
 
@@ -322,7 +318,7 @@ func document(e event.Event) []byte {
 	var b bytes.Buffer
 	err := status.Write(&b, status.Event{
 		Time: e.Time.UTC(), Event: string(e.Kind), Cause: e.Cause, Lock: e.Lock, LockEncoded: status.Encoded(e.Lock), Token: e.Token,
-		Holder: e.Holder, By: e.By, Session: e.Session, Account: e.Account, Remote: e.Remote,
+		Holder: e.Holder.String(), By: e.By.String(), Session: e.Session.String(), Account: e.Account, Remote: e.Remote,
 		Path: e.Path, PathEncoded: status.Encoded(e.Path), Bytes: size(e), SHA256: e.SHA256,
 		Held: e.Held.Seconds(), Waited: e.Waited.Seconds(), Reason: e.Reason, Automatic: e.Automatic,
 	})

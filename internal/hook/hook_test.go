@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +70,7 @@ func TestProgramsReadEventsInOrder(t *testing.T) {
 	t.Setenv("FTPLOCKD_PASSWORD", "secret")
 	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `cat >> "$0"; echo "[$FTPLOCKD_PASSWORD]" >> "$0"`, out}, Match: "/locks/**"})
 	for i := range 3 {
-		d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/locks/a\x80", Token: uint64(i + 1), Holder: "joe@192.0.2.1"}})
+		d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/locks/a\x80", Token: uint64(i + 1), Holder: lock.Owner{Account: "joe", Address: "192.0.2.1"}}})
 		d.Sink([]event.Event{{Kind: event.Release, Lock: "/locks/a"}})
 		d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/other"}})
 	}
@@ -121,9 +122,10 @@ func TestFailedAndHangingHooksAreLogged(t *testing.T) {
 		Hook{Run: []string{"/bin/sh", "-c", "echo broken; exit 3"}},
 		Hook{Run: []string{"/nowhere/hook"}},
 		Hook{Run: []string{"/bin/sh", "-c", "sleep 600 & sleep 600"}, Timeout: 100 * time.Millisecond},
+		Hook{Run: []string{"/bin/sh", "-c", "sleep 5 &"}},
 	)
 	d.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a"}})
-	d.want(t, map[string]int{"failed": 2, "timeout": 1}, "exit status 3: broken", "no such file", "the run exceeded its timeout of 100ms and was killed", "lock=/a")
+	d.want(t, map[string]int{"failed": 2, "timeout": 1, "ok": 1}, "exit status 3: broken", "no such file", "the run exceeded its timeout of 100ms and was killed", "lock=/a")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -134,12 +136,7 @@ func TestTooManyEventsAreDroppedAndCounted(t *testing.T) {
 	running, free := filepath.Join(dir, "running"), filepath.Join(dir, "free")
 	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", `: > "$0"; until [ -e "$1" ]; do sleep 0.05; done`, running, free}})
 	d.Sink([]event.Event{{Kind: event.Acquire}})
-	for {
-		if _, err := os.Stat(running); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	awaitFile(t, running)
 	for range maxQueued + 5 {
 		d.Sink([]event.Event{{Kind: event.Acquire}})
 	}
@@ -221,5 +218,14 @@ func TestTheLogHasNoSecretOfAHook(t *testing.T) {
 	d.want(t, map[string]int{"failed": 4}, "hook=http://"+host+" ", "404 Not Found", "hook=http://127.0.0.1:1 ", "connection refused", "hook=/bin/false ", "exit status 1")
 	if strings.Contains(d.log.String(), "hidden") {
 		t.Errorf("the log has a secret:\n%s", &d.log)
+	}
+}
+
+func TestTheLogOfAFailedHookIsShort(t *testing.T) {
+	d := newDesk(Hook{Run: []string{"/bin/sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x; exit 1"}})
+	d.Sink([]event.Event{{Kind: event.Acquire}})
+	d.want(t, map[string]int{"failed": 1}, "exit status 1: xxx")
+	if n := d.log.Len(); n > maxOutput+1000 {
+		t.Errorf("the log has %d bytes", n)
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"math"
 )
 
-// never is the time of something that does not come by itself.
+// never is later than every other time.
 const never = Time(math.MaxInt64)
 
-// alarm is a moment at which a hold, a place or a name of a State may be due. It is a field of that.
+// alarm is the time at which a hold, a waiter or a node may be due. It is a field of that value.
 type alarm struct {
-	at    Time
-	index int // in the agenda, from 1; 0: it is not in it
-	hold  *hold
-	place *place
-	node  *node
+	at     Time
+	index  int // position in the agenda, from 1; 0: none
+	hold   *liveHold
+	waiter *waiter
+	node   *node
 }
 
-// agenda is a heap of alarms, the earliest first. It is an index: an alarm may ring too early, and is then set anew.
+// agenda is a heap of alarms, the earliest first. An alarm may ring too early; its decision then sets it anew.
 type agenda []*alarm
 
 // next returns the earliest time, or never.
@@ -28,24 +28,24 @@ func (a agenda) next() Time {
 	return a[0].at
 }
 
-// set puts the alarm in, moves it, or takes it out if its time never comes.
-func (a *agenda) set(at *alarm, when Time) {
+// set adds or moves the alarm, or removes it if the time is never.
+func (a *agenda) set(x *alarm, when Time) {
 	switch {
 	case when == never:
-		a.remove(at)
-	case at.index == 0:
-		at.at = when
-		heap.Push(a, at)
-	case at.at != when:
-		at.at = when
-		heap.Fix(a, at.index-1)
+		a.remove(x)
+	case x.index == 0:
+		x.at = when
+		heap.Push(a, x)
+	case x.at != when:
+		x.at = when
+		heap.Fix(a, x.index-1)
 	}
 }
 
-// remove takes the alarm out, if it is in.
-func (a *agenda) remove(at *alarm) {
-	if at.index > 0 {
-		heap.Remove(a, at.index-1)
+// remove removes the alarm if the agenda has it.
+func (a *agenda) remove(x *alarm) {
+	if x.index > 0 {
+		heap.Remove(a, x.index-1)
 	}
 }
 
@@ -60,17 +60,17 @@ func (a agenda) Swap(i, j int) {
 
 // Push adds an alarm. It is for package heap.
 func (a *agenda) Push(x any) {
-	at := x.(*alarm)
-	*a = append(*a, at)
-	at.index = len(*a)
+	added := x.(*alarm)
+	*a = append(*a, added)
+	added.index = len(*a)
 }
 
 // Pop removes the last alarm. It is for package heap.
 func (a *agenda) Pop() any {
 	last := len(*a) - 1
-	at := (*a)[last]
+	removed := (*a)[last]
 	(*a)[last] = nil
 	*a = (*a)[:last]
-	at.index = 0
-	return at
+	removed.index = 0
+	return removed
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// maxLost is how many lost locks a session remembers by name. One that lost more does not
-// act for ended sessions of its account any more.
+// maxLost is the number of lost locks that a session lists by name. A session that lost more no longer acts for ended sessions of its
+// account.
 const maxLost = 4096
 
-// apply is the only function that changes the state. It makes the change of one record. A start applies the records of the log,
-// so it depends on the state and the record alone. The functions whose names begin with apply are its parts; the volatile records of
-// decisions call some of them.
+// apply makes the change of one record, and depends on nothing else: the same records always give the same state. A start applies a Granted
+// record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; volatile records
+// call some of them.
 func (st *State) apply(r *Record) {
 	switch r.Kind {
 	case Granted:
@@ -23,16 +23,20 @@ func (st *State) apply(r *Record) {
 	case Published:
 		st.applyPublished(r)
 	default:
-		r.change(st)
+		r.mutate(st)
 	}
 }
 
 func (st *State) applyGranted(r *Record) {
-	n := st.grow(r.Hold.Name)
-	h := &hold{Hold: r.Hold, node: n, session: st.sessionOf(r.Hold.Owner, r.At.Boot), idleFrom: r.At.Boot}
+	n := st.addNode(r.Hold.Name)
+	h := &liveHold{Hold: r.Hold, node: n, session: st.sessionOf(r.Hold.Owner, r.At.Boot), idleFrom: r.At.Boot}
 	h.alarm.hold = h
 	if old := n.byToken(r.Replaces); old != nil {
-		if r.Cause == CauseAdopt {
+		switch {
+		case r.Cause != CauseAdopt:
+		case old.unacknowledged: // no client has it
+			h.previous = old.previous
+		default:
 			before := old.Hold
 			h.previous = &before
 		}
@@ -40,10 +44,10 @@ func (st *State) applyGranted(r *Record) {
 	}
 	if c := r.claim; c != nil {
 		n.claim = nil
-		st.makes--
+		st.pendingGrants--
 		st.accounts[h.Owner.Account].holds--
-		if c.place != nil {
-			c.place.makes = nil
+		if c.waiter != nil {
+			c.waiter.claim = nil
 		}
 		st.touch(n)
 	}
@@ -57,27 +61,29 @@ func (st *State) applyGranted(r *Record) {
 	st.applyJobGranted(h, r)
 	st.recount(n)
 	st.arm(h)
-	if p := r.place; p != nil {
-		st.applyUnqueued(p, nil)
-		p.granted = &h.Hold
+	if w := r.waiter; w != nil {
+		st.applyUnqueued(w, nil)
+		w.granted = &h.Hold
 	}
 }
 
 func (st *State) applyEnded(r *Record) {
 	n := st.nodes[r.Hold.Name]
 	h := n.byToken(r.Hold.Token)
-	if h == nil { // a replay that begins in the middle
+	if h == nil { // the log begins after its grant
 		return
 	}
-	if c := n.claim; c != nil && !c.makes && c.record.Hold.Token == h.Token {
-		n.claim = nil
+	note := r.Note
+	if c := n.claim; c != nil && !c.isGrant && c.record.Hold.Token == h.Token {
+		n.claim, note = nil, c.record.Note
 		st.unbar(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
 	st.applyJobEnded(h, r)
-	if r.takes() {
+	if r.takesAway() {
 		if !h.session.closed && !h.Automatic {
-			h.session.lose(r)
+			h.session.noteLoss(r, note)
+			st.losers[h.session] = struct{}{}
 		}
 		if len(n.holds) == 0 && h.Rule.LockDelay > 0 {
 			n.delay = later(r.At.Boot, h.Rule.LockDelay)
@@ -85,7 +91,7 @@ func (st *State) applyEnded(r *Record) {
 		}
 	}
 	if len(n.holds) == 0 {
-		n.freed = r.At.Boot
+		n.lastFreed = r.At.Boot
 	}
 	st.recount(n)
 	st.touch(n)
@@ -98,7 +104,7 @@ func (st *State) applyChanged(r *Record) {
 	if h == nil {
 		return
 	}
-	if c := n.claim; c != nil && c.adds {
+	if c := n.claim; c != nil && c.addsDirectory {
 		n.claim = nil
 		st.touch(n)
 	}
@@ -106,8 +112,8 @@ func (st *State) applyChanged(r *Record) {
 	st.arm(h)
 }
 
-// takes reports whether the end of a hold took it away from its holder.
-func (r *Record) takes() bool {
+// takesAway reports whether the end takes the lock away from a holder that relies on it. The session notes the loss, and lock_delay begins.
+func (r *Record) takesAway() bool {
 	switch r.Cause {
 	case CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone:
 		return true
@@ -115,8 +121,9 @@ func (r *Record) takes() bool {
 	return false
 }
 
-// lose notes that the session lost a hold.
-func (s *session) lose(r *Record) {
+// noteLoss records that the session lost a hold. The note is that of the record without the path of files that were moved aside, which is not
+// for clients.
+func (s *sessionState) noteLoss(r *Record, note string) {
 	if _, known := s.lost[r.Hold.Name]; !known && len(s.lost) >= maxLost {
 		s.lostMany = true
 		return
@@ -125,19 +132,19 @@ func (s *session) lose(r *Record) {
 		s.lost = make(map[Name]LostError)
 	}
 	s.lost[r.Hold.Name] = LostError{
-		Name: r.Hold.Name, Token: r.Hold.Token, Cause: r.Cause, Limit: r.Limit, By: r.By, Note: r.Note, At: r.At,
+		Name: r.Hold.Name, Token: r.Hold.Token, Cause: r.Cause, Limit: r.Limit, By: r.By, Note: note, At: r.At,
 	}
 }
 
 func (st *State) applyClaimed(c *claim) {
-	n := st.grow(c.record.Hold.Name)
+	n := st.addNode(c.record.Hold.Name)
 	c.node, n.claim = n, c
-	if c.makes {
-		st.makes++
+	if c.isGrant {
+		st.pendingGrants++
 		st.accountOf(c.record.Hold.Owner.Account).holds++
 	}
-	if c.place != nil {
-		c.place.makes = c
+	if c.waiter != nil {
+		c.waiter.claim = c
 	}
 	st.recount(n)
 }
@@ -149,12 +156,12 @@ func (st *State) applyUnclaimed(c *claim) {
 		return
 	}
 	n.claim = nil
-	if c.makes {
-		st.makes--
+	if c.isGrant {
+		st.pendingGrants--
 		st.accounts[c.record.Hold.Owner.Account].holds--
 	}
-	if c.place != nil {
-		c.place.makes = nil
+	if c.waiter != nil {
+		c.waiter.claim = nil
 	}
 	st.armAll(n)
 	st.recount(n)
@@ -162,61 +169,63 @@ func (st *State) applyUnclaimed(c *claim) {
 	st.prune(n)
 }
 
-func (st *State) applyQueued(p *place) {
-	n := st.grow(p.node.name)
-	p.node, p.alarm.place = n, p
+func (st *State) applyQueued(w *waiter) {
+	n := st.addNode(w.node.name)
+	w.node, w.alarm.waiter = n, w
 	st.tickets++
-	p.ticket = st.tickets
-	n.queue = append(n.queue, p)
-	st.waiting++
-	st.pool(p)
-	if p.session.places == nil {
-		p.session.places = make(map[*place]struct{})
+	w.ticket = st.tickets
+	n.queue = append(n.queue, w)
+	st.queues[n] = struct{}{}
+	st.joinPool(w)
+	if w.session.waiters == nil {
+		w.session.waiters = make(map[*waiter]struct{})
 	}
-	p.session.places[p] = struct{}{}
-	st.agenda.set(&p.alarm, p.until)
+	w.session.waiters[w] = struct{}{}
+	st.agenda.set(&w.alarm, w.until)
 }
 
-func (st *State) applyUnqueued(p *place, why error) {
-	if p.over {
+func (st *State) applyUnqueued(w *waiter, why error) {
+	if w.done {
 		return
 	}
-	p.over, p.err = true, why
-	if c := p.makes; c != nil {
-		c.place, p.makes = nil, nil
+	w.done, w.err = true, why
+	if c := w.claim; c != nil {
+		c.waiter, w.claim = nil, nil
 		if !c.begun {
 			st.applyUnclaimed(c)
 		}
 	}
-	delete(p.session.places, p)
-	st.agenda.remove(&p.alarm)
-	n := p.node
-	n.queue = remove(n.queue, p)
-	st.waiting--
-	if p.pool != nil {
-		p.pool.queue = remove(p.pool.queue, p)
-		st.dropPool(p.pool)
+	delete(w.session.waiters, w)
+	st.agenda.remove(&w.alarm)
+	n := w.node
+	if n.queue = withoutWaiter(n.queue, w); len(n.queue) == 0 {
+		delete(st.queues, n)
+	}
+	if w.pool != nil {
+		w.pool.queue = withoutWaiter(w.pool.queue, w)
+		st.dropPool(w.pool)
 	}
 	st.touch(n)
 	st.prune(n)
 }
 
-func remove(places []*place, p *place) []*place {
-	if i := slices.Index(places, p); i >= 0 {
-		return slices.Delete(places, i, i+1)
+func withoutWaiter(waiters []*waiter, w *waiter) []*waiter {
+	if i := slices.Index(waiters, w); i >= 0 {
+		return slices.Delete(waiters, i, i+1)
 	}
-	return places
+	return waiters
 }
 
-// applyClosed ends a session. Table.armHolds sets the alarms of its holds.
-func (st *State) applyClosed(s *session, at Instant) {
+// applyClosed ends a session. Table.armHolds sets the alarms of its holds afterwards.
+func (st *State) applyClosed(s *sessionState, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
-	for p := range s.places {
-		if p.view != nil && !p.look && p.view.refused == nil { // its client does not try again in vain
-			p.view.refuse(st.inTheWay(p.acquisition(), nil), s.owner, at)
+	for w := range s.waiters {
+		if w.view != nil && !w.look && w.view.refused == nil { // the rest of the job is refused, too
+			w.view.refuse(st.jobConflict(w.acquisition(), nil), s.owner, at)
 		}
-		st.applyUnqueued(p, ErrEnded)
+		st.applyUnqueued(w, ErrEnded)
 	}
+	delete(st.losers, s)
 	st.depart(s, at.Boot)
 	if len(s.holds) == 0 {
 		delete(st.sessions, s.owner.Session)
@@ -225,10 +234,10 @@ func (st *State) applyClosed(s *session, at Instant) {
 	st.accounts[s.owner.Account].ended++
 }
 
-// applyKept counts a write that keeps names as they are, or with -1 its end.
-func (st *State) applyKept(k kept, by int) {
+// applyScope counts the begin of a write, or with -1 its end.
+func (st *State) applyScope(k writeScope, by int) {
 	for _, name := range k.pins {
-		n := st.grow(name)
+		n := st.addNode(name)
 		n.pins += by
 		if n.pins == 0 {
 			st.armAll(n)
@@ -245,15 +254,15 @@ func (st *State) applyKept(k kept, by int) {
 	}
 }
 
-// applyHeard notes whether the client received the grant of a hold. If it did not, the hold ends as soon as it can.
-func (st *State) applyHeard(name Name, token Token, heard bool) {
+// applyAcknowledged records whether the client received the grant of a hold. If it did not, the hold ends as soon as possible.
+func (st *State) applyAcknowledged(name Name, token Token, delivered bool) {
 	if h := st.nodes[name].byToken(token); h != nil {
-		h.unheard = !heard
+		h.unacknowledged = !delivered
 		st.arm(h)
 	}
 }
 
-// applyFree ends the time for which no session gets a name.
+// applyFree ends a lock_delay, or the wait for a directory of the host.
 func (st *State) applyFree(n *node) {
 	n.delay, n.blocked = 0, nil
 	st.agenda.remove(&n.alarm)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// waitedTurn is the turn of a job that has waited.
+// waitedTurn is the shortest turn of a job that has waited.
 const waitedTurn = 5 * time.Second
 
-// look decides the effect of a look of a session at files of an automatic lock. The first look of its job waits while another job holds
-// the lock automatically; then it holds the lock for a turn. Each later one only shows that the job is alive.
-func (st *State) look(a *acquisition, now Instant, out *outcome) {
+// decideLook decides the effect of a session's look at files of an automatic lock. The first look of a job waits while another job holds
+// the lock automatically, and then holds the lock for a turn. Later looks only show that the job is alive.
+func (st *State) decideLook(a *acquisition, now Instant, out *outcome) {
 	n := st.nodes[a.name]
 	rule := st.rules.automaticFor(a.name)
 	switch {
@@ -20,37 +20,42 @@ func (st *State) look(a *acquisition, now Instant, out *outcome) {
 		out.busy = a.name
 		return
 	}
-	v := st.viewOf(a.session, a.name, rule)
+	v := st.viewOf(a.session, a.name, rule, now.Boot)
 	a.view = v
 	st.noteSign(a, now, out)
-	over := v.looked || v.refused != nil
-	if over && (v.hold != nil || now.Boot < later(v.active, freshAfter)) {
+	repeated := v.looked || v.refused != nil
+	if repeated && (v.hold != nil || now.Boot < later(v.active, freshAfter)) {
 		out.do(func(*State) { v.active = now.Boot })
 		return
 	}
-	if over {
+	if repeated {
 		out.do(func(*State) { v.restart() })
 	}
 	refused := st.conflict(a, rule, now)
 	other := st.automaticHold(a.name)
 	_, queued := refused.(*QueuedError)
 	switch {
-	case a.only || v.hold != nil || rule.automatic.Report || st.mayJoin(a) != nil:
-		st.seen(a, now, out)
-	case (other != nil || queued) && st.wait(a, rule, now, out): // the look goes on later
+	case a.recordOnly || v.hold != nil || rule.automatic.Report || st.checkMayAcquire(a, now) != nil:
+		st.recordLook(a, now, out)
+	case (other != nil || queued) && st.enqueue(a, rule, now, out): // the look continues after the wait
 	case refused != nil || rule.automatic.Turn == 0:
-		st.seen(a, now, out)
+		st.recordLook(a, now, out)
 	default:
 		st.grant(a, rule, now, out)
 	}
 }
 
-// seen records the token up to which the job's first look has seen changes: not those of another job that holds the lock now.
-func (st *State) seen(a *acquisition, now Instant, out *outcome) {
+// recordLook records the token up to which the first look of the job has seen changes. It excludes the token of another job that holds the
+// lock.
+func (st *State) recordLook(a *acquisition, now Instant, out *outcome) {
+	if a.waiter != nil && a.view.looked { // another session of the job has looked during the wait
+		out.do(func(*State) { a.view.active = now.Boot })
+		return
+	}
 	token := st.last
 	if n := st.nodes[a.name]; n != nil {
 		for _, h := range n.holds {
-			if a.session.standingOf(h) < byJob {
+			if a.session.reasonFor(h) < byAutomaticJob {
 				token = min(token, h.Token-1)
 			}
 		}
@@ -61,9 +66,9 @@ func (st *State) seen(a *acquisition, now Instant, out *outcome) {
 	out.do(func(st *State) { st.applyLooked(a.view, token, now.Boot) })
 }
 
-// change decides whether a session may change files of an automatic lock. The first change of its job acquires the lock, perhaps after
-// it has waited. If the job has to be refused, then for all its changes.
-func (st *State) change(a *acquisition, now Instant, out *outcome) {
+// decideChange decides whether a session may change files of an automatic lock. The first change of a job acquires the lock, if necessary
+// after a wait. A refusal applies to all later changes of the job.
+func (st *State) decideChange(a *acquisition, now Instant, out *outcome) {
 	s, n := a.session, st.nodes[a.name]
 	rule := st.rules.automaticFor(a.name)
 	switch {
@@ -76,10 +81,10 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 		out.busy = a.name
 		return
 	}
-	v := st.viewOf(s, a.name, rule)
+	v := st.viewOf(s, a.name, rule, now.Boot)
 	a.view = v
 	st.noteSign(a, now, out)
-	h, _, _ := st.holdOf(s, a.name)
+	h, _, _ := st.holdOf(s, a.name, now)
 	holds := h != nil && len(n.holds) == 1 && !h.Shared
 	switch {
 	case v.refused != nil:
@@ -95,19 +100,22 @@ func (st *State) change(a *acquisition, now Instant, out *outcome) {
 			v.active, h.turn, h.idleFrom = now.Boot, 0, now.Boot
 			st.arm(h)
 		})
-	case holds: // by MKD
+	case holds: // the job acquired the lock by MKD
 	default:
 		st.acquireJob(a, rule, now, out)
+	}
+	if rule.automatic.Report {
+		out.do(func(st *State) { st.applyReported(a, now) })
 	}
 }
 
 // acquireJob decides whether a job gets an automatic lock for its first change.
 func (st *State) acquireJob(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
-	if stale := st.stale(a.view, now); stale != nil {
+	if stale := st.staleError(a.view, now); stale != nil {
 		st.refuseJob(a, stale, now, out)
 		return
 	}
-	if err := st.mayJoin(a); err != nil {
+	if err := st.checkMayAcquire(a, now); err != nil {
 		st.refuseJob(a, &JobError{Cause: "other", Why: err}, now, out)
 		return
 	}
@@ -115,15 +123,15 @@ func (st *State) acquireJob(a *acquisition, rule *compiledRule, now Instant, out
 	switch {
 	case refused == nil:
 		st.grant(a, rule, now, out)
-	case rule.automatic.Report || !st.wait(a, rule, now, out):
-		st.refuseJob(a, st.inTheWay(a, refused), now, out)
+	case rule.automatic.Report || !st.enqueue(a, rule, now, out):
+		st.refuseJob(a, st.jobConflict(a, refused), now, out)
 	}
 }
 
-// turn returns the end of the turn of a job that only looks; 0 for a job that changes something.
+// turn returns the end of the turn of a job that only looks; 0 for a job that changes files.
 func (a *acquisition) turn(rule *compiledRule, now Instant) Time {
 	turn := rule.automatic.Turn
-	if a.place != nil {
+	if a.waiter != nil {
 		turn = max(turn, waitedTurn)
 	}
 	if !a.look {
@@ -132,87 +140,87 @@ func (a *acquisition) turn(rule *compiledRule, now Instant) Time {
 	return later(now.Boot, turn)
 }
 
-// leaveQueue ends the waiting of the other sessions of a job that gets the lock.
+// leaveQueue ends the waits of the other sessions of a job that gets the lock.
 func (st *State) leaveQueue(a *acquisition, n *node, out *outcome) {
 	if n == nil {
 		return
 	}
-	for _, p := range n.queue {
-		if p.view == a.view && p != a.place {
-			if p.look {
-				out.do(func(*State) { p.view.looked, p.view.seen = true, true })
+	for _, w := range n.queue {
+		if w.view == a.view && w != a.waiter {
+			if w.look {
+				out.do(func(*State) { w.view.looked, w.view.everLooked = true, true })
 			}
-			out.unqueue(p, nil)
+			out.unqueue(w, nil)
 		}
 	}
 }
 
-// acquisition returns the acquisition that a place waits for.
-func (p *place) acquisition() *acquisition {
-	return &acquisition{session: p.session, name: p.node.name, place: p, view: p.view, look: p.look, path: p.path}
+// acquisition returns the attempt of a waiter.
+func (w *waiter) acquisition() *acquisition {
+	return &acquisition{session: w.session, name: w.node.name, waiter: w, view: w.view, look: w.look, path: w.path}
 }
 
-// handOverJob is handOver for the first place in a queue, of a job. If a change of that job waits, too, that decides.
-func (st *State) handOverJob(p *place, rule *compiledRule, now Instant, out *outcome) {
-	if i := slices.IndexFunc(p.node.queue, func(other *place) bool { return other.view == p.view && !other.look }); i > 0 {
-		p = p.node.queue[i]
+// handOverJob is handOver for a job at the head of a queue. If a look and a change of the job wait, it decides about the change.
+func (st *State) handOverJob(w *waiter, rule *compiledRule, now Instant, out *outcome) {
+	if i := slices.IndexFunc(w.node.queue, func(other *waiter) bool { return other.view == w.view && !other.look }); i > 0 {
+		w = w.node.queue[i]
 	}
-	a := p.acquisition()
-	stale := st.stale(p.view, now)
-	switch err := st.mayJoin(a); {
-	case p.view.refused != nil: // since it waits
-		st.giveUp(p, nil, now, out)
-	case p.look && (rule.automatic.Turn == 0 || err != nil):
-		out.unqueue(p, nil)
-		st.seen(a, now, out)
-	case !p.look && stale != nil:
-		st.giveUp(p, stale, now, out)
+	a := w.acquisition()
+	stale := st.staleError(w.view, now)
+	switch err := st.checkMayAcquire(a, now); {
+	case w.view.refused != nil: // refused during the wait
+		st.endJobWait(w, nil, now, out)
+	case w.look && (rule.automatic.Turn == 0 || err != nil):
+		out.unqueue(w, nil)
+		st.recordLook(a, now, out)
+	case !w.look && stale != nil:
+		st.endJobWait(w, stale, now, out)
 	case err != nil:
-		st.giveUp(p, &JobError{Cause: "other", Why: err}, now, out)
+		st.endJobWait(w, &JobError{Cause: "other", Why: err}, now, out)
 	default:
 		st.grant(a, rule, now, out)
 	}
 }
 
-// giveUp ends the waiting of a place of a job. A look goes on, a change is refused.
-func (st *State) giveUp(p *place, why *JobError, now Instant, out *outcome) {
-	a := p.acquisition()
-	if p.look {
-		out.unqueue(p, nil)
-		st.seen(a, now, out)
+// endJobWait ends the wait of a job without the lock: a look continues, a change is refused.
+func (st *State) endJobWait(w *waiter, why *JobError, now Instant, out *outcome) {
+	a := w.acquisition()
+	if w.look {
+		out.unqueue(w, nil)
+		st.recordLook(a, now, out)
 		return
 	}
-	if refused := p.view.refused; refused != nil {
-		out.do(func(*State) { p.view.active = now.Boot })
-		out.unqueue(p, refused)
+	if refused := w.view.refused; refused != nil {
+		out.do(func(*State) { w.view.active = now.Boot })
+		out.unqueue(w, refused)
 		return
 	}
 	if why == nil {
-		why = st.inTheWay(a, nil)
+		why = st.jobConflict(a, nil)
 	}
 	st.refuseJob(a, why, now, out)
-	out.unqueue(p, why)
+	out.unqueue(w, why)
 }
 
-// stale returns an error if another job has changed files since the job looked.
-func (st *State) stale(v *view, now Instant) *JobError {
+// staleError returns an error if another job has changed files since the job looked.
+func (st *State) staleError(v *jobView, now Instant) *JobError {
 	site := st.sites[v.name]
 	if site == nil {
 		return nil
 	}
 	base, known := v.base, v.known
 	if !known {
-		base, known = max(base, st.floor.token), now.Boot < st.floor.until // base is a token of its own, if any
+		base, known = max(base, st.floor.token), now.Boot < st.floor.until // base may be the token of a lock that the job had
 	}
 	c := site.changed
 	if !known || c.token <= base {
 		return nil
 	}
-	return &JobError{Cause: "stale", By: c.by, Token: c.token, Files: c.files, When: c.at.Wall, Again: st.graceAt(v.name) + 2*time.Second}
+	return &JobError{Cause: "stale", By: c.by, Token: c.token, Files: c.files, Looked: v.looked, When: c.at.Wall, Again: st.graceAt(v.name) + 2*time.Second}
 }
 
-// inTheWay returns the error for a job that cannot have the lock.
-func (st *State) inTheWay(a *acquisition, refused error) *JobError {
+// jobConflict returns the refusal of a job that cannot have the lock.
+func (st *State) jobConflict(a *acquisition, refused error) *JobError {
 	if n := st.nodes[a.name]; n != nil && len(n.holds) > 0 {
 		h := n.holds[0]
 		return &JobError{Cause: "held", By: h.Owner, Token: h.Token, When: h.Acquired.Wall}
@@ -223,9 +231,8 @@ func (st *State) inTheWay(a *acquisition, refused error) *JobError {
 	return &JobError{Cause: "other", Why: refused}
 }
 
-// refuseJob refuses this change of a job, and all that follow. The history has the first one.
+// refuseJob refuses this change of a job and all later ones. The history gets an entry for the first.
 func (st *State) refuseJob(a *acquisition, why *JobError, now Instant, out *outcome) {
-	why.Lock = a.name
 	rule := st.rules.automaticFor(a.name)
 	why.Report = rule != nil && rule.automatic.Report
 	note := why.Error()

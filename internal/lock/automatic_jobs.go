@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// An automatic lock belongs to a job: the sessions of one program. This file has the memory of a State for jobs, and the rules by which it
-// forgets them.
+// An automatic lock belongs to a job: the sessions of one program. This file defines what a State records about jobs, and when it drops the
+// records.
 
 const (
-	// rememberJob is how long after its end the last look of a job counts for sessions of the same client that do not look.
+	// rememberJob is the time after the end of a job that looked in which its last look counts for sessions of the same client that do not
+	// look.
 	rememberJob = 10 * time.Minute
-	// freshAfter is how long a job does nothing until its next look makes a fresh start.
+	// freshAfter is the time of inactivity after which the next look of a job counts as its first.
 	freshAfter = time.Minute
-	// maxJobs is how many jobs that have ended are remembered, and maxViews of how many locks a job is.
+	// maxJobs bounds the ended jobs on record, and maxViews the views of one job.
 	maxJobs, maxViews = 10_000, 64
 )
 
-// jobKey names the sessions of an account that have the same nonce, or no nonce and the same address; or one session.
+// jobKey identifies a job: the sessions of an account with one nonce, or without a nonce from one address; or one session.
 type jobKey struct {
 	account, address, nonce string
 	session                 SessionID
 }
 
-// keyOf returns the key of an owner's job. IPv6 addresses count as in sameAddress.
+// keyOf returns the key of an owner's job. IPv6 addresses count as in networkOf.
 func keyOf(o Owner) jobKey {
 	if o.Nonce != "" {
 		return jobKey{account: o.Account, nonce: o.Nonce}
@@ -31,73 +32,74 @@ func keyOf(o Owner) jobKey {
 	return jobKey{account: o.Account, address: networkOf(o.Address)}
 }
 
-// job is the sessions of one client: those of an account from one address, or with one nonce, or one session where the rule has it so.
+// job is the sessions with one jobKey.
 type job struct {
-	key   jobKey
-	owner Owner
-	open  int           // how many of its sessions are open
-	ended Time          // with open = 0: when the last one ended
-	at    *list.Element // with open = 0: its place among those that have ended; nil: it is forgotten when its hold ends
-	views map[Name]*view
+	key          jobKey
+	owner        Owner
+	open         int           // number of open sessions
+	ended        Time          // with open = 0: end of the last session
+	endedElement *list.Element // with open = 0: its place in State.ended; nil: the end of its hold drops it
+	views        map[Name]*jobView
 }
 
-// view records the changes that one job has seen of the files of one automatic lock. An empty view means the same as none.
-type view struct {
+// jobView records which changes one job has seen of the files of one automatic lock. An empty view has the same effect as none.
+type jobView struct {
 	job    *job
 	name   Name
-	looked bool // the job's first look is over
-	// The job works on the state of the files that the changes under tokens up to base made, if known is set.
-	base    Token
-	known   bool
-	seen    bool      // the job, or the one that it inherits from, has looked
-	active  Time      // when the job last looked, changed something or moved bytes
-	hold    *hold     // that of the job, acquired automatically
-	refused *JobError // the job may not change anything any more
-	by      Owner     // of the session that was refused
-	at      Instant   // when
-	// Of the job that consists of all sessions, where each session is a job: those that open in this time belong to the refused one,
-	// unless they look.
-	from, until Time
-	signs       signs
+	looked bool // the first look of the job is over
+	// With known, the job has seen the changes under tokens up to base.
+	base         Token
+	known        bool
+	everLooked   bool      // the job, or its predecessor, has looked
+	lookEnded    Time      // with everLooked: end of the last job that looked itself
+	active       Time      // time of the last look, change or transferred byte
+	hold         *liveHold // the automatic hold of the job; nil: none
+	refused      *JobError // all changes of the job are refused; nil: they are not
+	refusedOwner Owner     // of the refused session
+	refusedAt    Instant   // time of the refusal
+	// If each session is a job, the job of the client has these: sessions that open between from and until without a look of their own
+	// continue the refused job.
+	inheritFrom, inheritUntil Time
+	signs                     signs
 }
 
-// site is the state that all jobs at one automatic lock share.
+// site is the state of one automatic lock that all its jobs share.
 type site struct {
-	views   int // number of views of it
-	changed change
+	views   int // number of views
+	changed fileChanges
 }
 
-// change counts the latest changes of files, all under one token.
-type change struct {
+// fileChanges counts the changes of files under the last token.
+type fileChanges struct {
 	token Token
 	by    Owner
 	files int
-	last  Name // the file
+	last  Name // the last changed file
 	at    Instant
 }
 
-// floor is for jobs of which nothing is known, after a start, a change of the rules, or when too many were to be remembered: until then
-// they count as having seen the changes under tokens up to this one.
+// floor applies to jobs without a view after a start, a change of the rules, or the loss of old views: until the time, they count as having
+// seen the changes under tokens up to this one.
 type floor struct {
 	token Token
 	until Time
 }
 
 // join adds a session to the job of its client.
-func (st *State) join(s *session, now Time) {
+func (st *State) join(s *sessionState, now Time) {
 	j := st.jobOf(keyOf(s.owner), s.owner)
 	if j.open++; j.open == 1 {
-		st.begin(j, now)
+		st.beginJob(j, now)
 	}
-	if j.at != nil {
-		st.ended.Remove(j.at)
-		j.at = nil
+	if j.endedElement != nil {
+		st.ended.Remove(j.endedElement)
+		j.endedElement = nil
 	}
-	s.client = j
+	s.clientJob = j
 	st.armJob(j)
 }
 
-// jobOf returns the job with the key, new if need be.
+// jobOf returns the job with the key. It adds a new one if necessary.
 func (st *State) jobOf(key jobKey, o Owner) *job {
 	j := st.jobs[key]
 	if j == nil {
@@ -107,26 +109,32 @@ func (st *State) jobOf(key jobKey, o Owner) *job {
 	return j
 }
 
-// begin forgets the views of an earlier job of the same client. Within the grace it is still the same job.
-func (st *State) begin(j *job, now Time) {
+// beginJob ends the views of the client's earlier job. Within the grace the earlier job continues.
+func (st *State) beginJob(j *job, now Time) {
 	for _, v := range j.views {
 		switch {
 		case v.hold != nil:
 		case now >= later(j.ended, rememberJob):
-			st.forget(v)
+			st.dropView(v)
 		case now > later(j.ended, st.graceAt(v.name)):
 			v.restart()
+			v.known = v.known && v.isInheritable(now)
 		}
 	}
 }
 
-// restart ends the view of a job, of which its successor inherits the last look. Without a look it inherits nothing.
-func (v *view) restart() {
-	v.looked, v.known, v.refused, v.signs = false, v.known && v.seen, nil, signs{}
+// isInheritable reports whether the look of an earlier job counts for a new one that does not look.
+func (v *jobView) isInheritable(now Time) bool {
+	return v.everLooked && now < later(v.lookEnded, rememberJob)
 }
 
-// forget drops a view, and a job that has ended and has no other one.
-func (st *State) forget(v *view) {
+// restart makes the view that of a new job, which inherits the last look of the old one, if there was a look.
+func (v *jobView) restart() {
+	v.looked, v.known, v.refused, v.signs = false, v.known && v.everLooked, nil, signs{}
+}
+
+// dropView drops a view, and its job if that has ended and has no other view.
+func (st *State) dropView(v *jobView) {
 	j := v.job
 	if j.views[v.name] != v {
 		return
@@ -134,57 +142,73 @@ func (st *State) forget(v *view) {
 	delete(j.views, v.name)
 	st.sites[v.name].views--
 	st.dropSite(v.name)
-	if len(j.views) == 0 && j.open == 0 && j.at == nil {
+	if len(j.views) == 0 && j.open == 0 && j.endedElement == nil {
 		delete(st.jobs, j.key)
 	}
 }
 
-// dropSite forgets a site whose changes concern no job any more.
+// dropSite drops a site whose changes concern no job.
 func (st *State) dropSite(name Name) {
 	if site := st.sites[name]; site.views == 0 && (st.floor.until == 0 || site.changed.token <= st.floor.token) {
 		delete(st.sites, name)
 	}
 }
 
-// depart ends a session's part in its jobs. Its own job, where each session is one, leaves its last look to its client's.
-func (st *State) depart(s *session, now Time) {
-	if own := s.own; own != nil {
+// depart removes a session from its jobs. If each session is a job, the job of the client inherits its last look.
+func (st *State) depart(s *sessionState, now Time) {
+	if own := s.ownJob; own != nil {
 		own.open, own.ended = 0, now
 		for _, v := range own.views {
-			st.bequeath(v, s.client, now)
+			v.depart(now)
+			st.bequeath(v, s.clientJob, now)
 		}
 		st.armJob(own)
 	}
-	j := s.client
+	j := s.clientJob
 	if j.open--; j.open > 0 {
 		return
 	}
 	j.ended = now
+	for _, v := range j.views {
+		v.depart(now)
+	}
 	st.armJob(j)
 	if len(j.views) == 0 {
 		delete(st.jobs, j.key)
 		return
 	}
-	j.at = st.ended.PushBack(j)
+	j.endedElement = st.ended.PushBack(j)
 	st.sweepJobs(now)
 }
 
-// bequeath copies a view of a session's own job to the job of its client. A job with a nonce has looks of its own.
-func (st *State) bequeath(v *view, to *job, now Time) {
-	if to.key.nonce == "" && (v.seen || v.refused != nil) {
-		heir := st.viewIn(to, v.name)
-		if v.seen {
-			heir.base, heir.known, heir.seen = v.base, true, true
-		}
-		heir.refused, heir.by, heir.at = v.refused, v.by, v.at
-		heir.from, heir.until = now, later(now, st.graceAt(v.name))
-	}
-	if v.hold == nil {
-		st.forget(v)
+// depart records the end of the last session of the view's job.
+func (v *jobView) depart(now Time) {
+	v.signs.commands = nil // up to 100 KiB
+	if v.looked {
+		v.lookEnded = now
 	}
 }
 
-// sweepJobs forgets jobs that ended long ago, or too many of them.
+// bequeath copies a view of a session's own job to the job of its client, unless that has a nonce.
+func (st *State) bequeath(v *jobView, to *job, now Time) {
+	if to.key.nonce == "" && (v.everLooked || v.refused != nil || v.known && now < st.floor.until) {
+		heir := st.viewIn(to, v.name, now)
+		heir.active = now
+		switch {
+		case v.everLooked:
+			heir.base, heir.known, heir.everLooked, heir.lookEnded = v.base, true, true, max(heir.lookEnded, v.lookEnded)
+		case !heir.everLooked: // with a floor, the client's own changes are no reason for a refusal
+			heir.base = max(heir.base, v.base)
+		}
+		heir.refused, heir.refusedOwner, heir.refusedAt = v.refused, v.refusedOwner, v.refusedAt
+		heir.inheritFrom, heir.inheritUntil = now, later(now, st.graceAt(v.name))
+	}
+	if v.hold == nil {
+		st.dropView(v)
+	}
+}
+
+// sweepJobs drops jobs that ended long ago, and the oldest ended jobs above maxJobs.
 func (st *State) sweepJobs(now Time) {
 	if st.floor.until != 0 && now >= st.floor.until {
 		st.floor = floor{}
@@ -198,22 +222,22 @@ func (st *State) sweepJobs(now Time) {
 		if !old && st.ended.Len() <= maxJobs {
 			return
 		}
-		st.ended.Remove(j.at)
-		j.at = nil
+		st.ended.Remove(j.endedElement)
+		j.endedElement = nil
 		for _, v := range j.views {
 			if v.hold != nil {
-				continue // the end of the hold forgets it
+				continue // the end of the hold drops it
 			}
 			if !old {
-				st.raise(v, now)
+				st.raiseFloor(v, now)
 			}
-			st.forget(v)
+			st.dropView(v)
 		}
 	}
 }
 
-// raise has jobs of which nothing is known count as having seen no more than a view that has to be forgotten.
-func (st *State) raise(v *view, now Time) {
+// raiseFloor sets the floor for a view that has to be dropped early, so that its job counts as having seen no more than the view says.
+func (st *State) raiseFloor(v *jobView, now Time) {
 	if v.known {
 		if st.floor.until == 0 || v.base < st.floor.token {
 			st.floor.token = v.base
@@ -222,64 +246,65 @@ func (st *State) raise(v *view, now Time) {
 	}
 }
 
-// viewOf returns the view that a session's job has of an automatic lock, new if need be. A new view changes no decision.
-func (st *State) viewOf(s *session, name Name, rule *compiledRule) *view {
-	if h := st.automaticHold(name); h != nil && (h.view.job == s.client || h.view.job == s.own) {
-		return h.view // also after a reload of the key job
+// viewOf returns the view of the session's job. It adds an empty one if necessary, which changes no decision.
+func (st *State) viewOf(s *sessionState, name Name, rule *compiledRule, now Time) *jobView {
+	if h := st.automaticHold(name); h != nil && (h.view.job == s.clientJob || h.view.job == s.ownJob) {
+		return h.view // even if a reload has changed the key job
 	}
 	if !rule.automatic.Session || s.owner.Nonce != "" {
-		return st.viewIn(s.client, name)
+		return st.viewIn(s.clientJob, name, now)
 	}
-	if s.own == nil {
-		s.own = st.jobOf(jobKey{session: s.owner.Session}, s.owner)
-		s.own.open = 1
+	if s.ownJob == nil {
+		s.ownJob = st.jobOf(jobKey{session: s.owner.Session}, s.owner)
+		s.ownJob.open = 1
 	}
-	v := s.own.views[name]
+	v := s.ownJob.views[name]
 	if v == nil {
-		v = st.viewIn(s.own, name)
-		if heir := s.client.views[name]; heir != nil {
-			v.base, v.known, v.seen = heir.base, heir.known, heir.seen
-			if heir.refused != nil && s.opened.Boot >= heir.from && s.opened.Boot <= heir.until {
-				v.refused, v.by, v.at = heir.refused, heir.by, heir.at
+		v = st.viewIn(s.ownJob, name, now)
+		if heir := s.clientJob.views[name]; heir != nil {
+			v.base, v.known = heir.base, heir.known && heir.isInheritable(now)
+			v.everLooked, v.lookEnded = v.known, heir.lookEnded
+			if heir.refused != nil && s.opened.Boot >= heir.inheritFrom && s.opened.Boot <= heir.inheritUntil {
+				v.refused, v.refusedOwner, v.refusedAt = heir.refused, heir.refusedOwner, heir.refusedAt
 			}
 		}
 	}
 	return v
 }
 
-// viewIn returns the view of a job, new if need be.
-func (st *State) viewIn(j *job, name Name) *view {
+// viewIn returns the view of a job. It adds an empty one if necessary.
+func (st *State) viewIn(j *job, name Name, now Time) *jobView {
 	v := j.views[name]
 	if v != nil {
 		return v
 	}
 	if len(j.views) >= maxViews {
-		st.evict(j)
+		st.dropOldestView(j, now)
 	}
 	if j.views == nil {
-		j.views = make(map[Name]*view)
+		j.views = make(map[Name]*jobView)
 	}
-	v = &view{job: j, name: name}
+	v = &jobView{job: j, name: name}
 	j.views[name] = v
 	st.siteOf(name).views++
 	return v
 }
 
-// evict forgets one of the views of a job that has too many.
-func (st *State) evict(j *job) {
-	var old *view
+// dropOldestView drops the least active view of a job without a hold.
+func (st *State) dropOldestView(j *job, now Time) {
+	var old *jobView
 	for _, v := range j.views {
 		if v.hold == nil && (old == nil || v.active < old.active) {
 			old = v
 		}
 	}
 	if old != nil {
-		st.raise(old, old.active)
-		st.forget(old)
+		st.raiseFloor(old, now)
+		st.dropView(old)
 	}
 }
 
-// siteOf returns the site of a lock, new if need be.
+// siteOf returns the site of a lock. It adds a new one if necessary.
 func (st *State) siteOf(name Name) *site {
 	is := st.sites[name]
 	if is == nil {
@@ -289,21 +314,21 @@ func (st *State) siteOf(name Name) *site {
 	return is
 }
 
-// automaticHold returns the hold of a name that a job acquired automatically, or nil.
-func (st *State) automaticHold(name Name) *hold {
+// automaticHold returns the automatic hold of a name, or nil.
+func (st *State) automaticHold(name Name) *liveHold {
 	if n := st.nodes[name]; n != nil && len(n.holds) > 0 && n.holds[0].Automatic {
 		return n.holds[0]
 	}
 	return nil
 }
 
-// graceAt returns how long after its last session a job ends.
+// graceAt returns the time from the end of the last session of a job to the end of the job.
 func (st *State) graceAt(name Name) time.Duration {
 	if h := st.automaticHold(name); h != nil {
 		return h.Rule.Grace
 	}
 	if rule := st.rules.find(name); rule != nil {
-		return rule.Grace
+		return rule.holdRule.Grace
 	}
 	return 0
 }
@@ -317,13 +342,13 @@ func (st *State) armJob(j *job) {
 	}
 }
 
-// each visits the views of a session's jobs.
-func (s *session) each(visit func(*view)) {
-	for _, v := range s.client.views {
+// eachView visits the views of a session's jobs.
+func (s *sessionState) eachView(visit func(*jobView)) {
+	for _, v := range s.clientJob.views {
 		visit(v)
 	}
-	if s.own != nil {
-		for _, v := range s.own.views {
+	if s.ownJob != nil {
+		for _, v := range s.ownJob.views {
 			visit(v)
 		}
 	}

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// maxSigns is how many commands of a job are remembered to find out that two programs run as one job.
+// maxSigns bounds the recorded commands of a job, which reveal that two programs run as one job.
 const maxSigns = 1024
 
-// apart is how long after another session's MKD of a directory one is a sign: the connections of one program may send it at once.
-const apart = time.Second
+// parallelWithin is the time after which a second MKD of a directory is a sign of two programs: connections of one program may send it at once.
+const parallelWithin = time.Second
 
-// signs are the commands of a job that a second session does not send if the job is one program.
+// signs has the commands of a job that a single program sends only once.
 type signs struct {
-	sent   map[signKey]sent
-	warned bool
+	commands map[signKey]sentCommand
+	warned   bool
 }
 
 // signKey is a command and a path.
@@ -23,8 +23,8 @@ type signKey struct {
 	path uint64
 }
 
-// sent is a command of a session.
-type sent struct {
+// sentCommand is a command of a session.
+type sentCommand struct {
 	signKey
 	session SessionID
 	at      Time
@@ -32,26 +32,26 @@ type sent struct {
 
 var signSeed = maphash.MakeSeed()
 
-func (s *signs) add(c sent) {
-	if s.sent == nil {
-		s.sent = make(map[signKey]sent)
+func (s *signs) add(c sentCommand) {
+	if s.commands == nil {
+		s.commands = make(map[signKey]sentCommand)
 	}
-	if len(s.sent) < maxSigns {
-		s.sent[c.signKey] = c
+	if len(s.commands) < maxSigns {
+		s.commands[c.signKey] = c
 	}
 }
 
-// noteSign remembers a command of a job, and writes to the history when two sessions have sent a command that one program sends once.
+// noteSign records a command of a job. If another session of the job has sent the same, it adds an entry to the history.
 func (st *State) noteSign(a *acquisition, now Instant, out *outcome) {
 	v, s := a.view, a.session
 	if a.sign == NoSign || v.signs.warned || v.refused != nil || a.sign == Fetch && v.hold != nil && v.hold.turn == 0 {
 		return
 	}
-	c := sent{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session, now.Boot}
-	switch first, known := v.signs.sent[c.signKey]; {
+	c := sentCommand{signKey{a.sign, maphash.String(signSeed, string(a.path))}, s.owner.Session, now.Boot}
+	switch first, known := v.signs.commands[c.signKey]; {
 	case !known:
 		out.do(func(*State) { v.signs.add(c) })
-	case first.session != c.session && (a.sign != Make || now.Boot >= later(first.at, apart)):
+	case first.session != c.session && (a.sign != Make || now.Boot >= later(first.at, parallelWithin)):
 		out.do(func(*State) { v.signs.warned = true })
 		out.records = append(out.records, Record{
 			Kind: Published, Cause: CauseTwoRuns, Hold: Hold{Name: a.name, Token: v.base, Owner: s.owner}, By: s.owner, At: now,

@@ -12,7 +12,7 @@ import (
 // CLOCK_BOOTTIME costs a system call, and Go's monotonic clock none. So Now adds the difference between the two, which grows only in
 // a suspend, and Exact measures it anew. Call Exact at least once a second.
 type SystemClock struct {
-	boot   string
+	bootID string
 	start  time.Time
 	offset atomic.Int64 // from the monotonic time since start to the time since boot, in nanoseconds
 }
@@ -25,14 +25,14 @@ func NewSystemClock() *SystemClock {
 	c := &SystemClock{start: time.Now()}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if _, ok := sinceBoot(); ok && err == nil {
-		c.boot = strings.TrimSpace(string(id))
+		c.bootID = strings.TrimSpace(string(id))
 	}
 	c.Exact()
 	return c
 }
 
 // BootID identifies the boot; "" where the system has no such id.
-func (c *SystemClock) BootID() string { return c.boot }
+func (c *SystemClock) BootID() string { return c.bootID }
 
 // Now implements [Clock].
 func (c *SystemClock) Now() Instant {
@@ -40,12 +40,15 @@ func (c *SystemClock) Now() Instant {
 	return Instant{Wall: now.Round(0), Boot: now.Sub(c.start) + time.Duration(c.offset.Load())} // Round(0) strips the monotonic reading, which hides steps
 }
 
-// Exact implements [Clock].
+// Exact implements [Clock]. It returns its own reading: another goroutine may store an older offset meanwhile.
 func (c *SystemClock) Exact() Instant {
-	if c.boot != "" {
-		if boot, ok := sinceBoot(); ok {
-			c.offset.Store(int64(boot - time.Since(c.start)))
-		}
+	now := c.Now()
+	if c.bootID == "" {
+		return now
 	}
-	return c.Now()
+	if boot, ok := sinceBoot(); ok {
+		now.Boot = boot
+		c.offset.Store(int64(boot - time.Since(c.start)))
+	}
+	return now
 }

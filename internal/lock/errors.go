@@ -9,14 +9,14 @@ import (
 
 // The errors of this package. ErrHeld matches [fs.ErrExist], ErrNotHeld and ErrNoParent match [fs.ErrNotExist].
 var (
-	ErrHeld          error = &kind{"held", fs.ErrExist}
-	ErrNotHeld       error = &kind{"not held", fs.ErrNotExist}
-	ErrNoParent      error = &kind{"no such directory to make it in", fs.ErrNotExist}
-	ErrNotYours      error = &kind{"not yours", fs.ErrPermission}
+	ErrHeld          error = &matchingError{"held", fs.ErrExist}
+	ErrNotHeld       error = &matchingError{"not held", fs.ErrNotExist}
+	ErrNoParent      error = &matchingError{"the directory above it does not exist", fs.ErrNotExist}
+	ErrNotYours      error = &matchingError{"not yours", fs.ErrPermission}
 	ErrStale               = errors.New("the lock has another token by now")
 	ErrMembers             = errors.New("there are locks below it")
 	ErrNotEmpty            = errors.New("its directory is not empty")
-	ErrOccupied      error = &kind{"a directory that is not empty has that name, so it is no lock", fs.ErrExist}
+	ErrOccupied      error = &matchingError{"a directory that is not empty has that name; it is not a lock", fs.ErrExist}
 	ErrDirectoryGone       = errors.New("its directory was removed on the server")
 	ErrNotDirectory        = errors.New("a file has that name")
 	ErrNoRule              = errors.New("no rule makes that name a lock")
@@ -26,14 +26,17 @@ var (
 	ErrEnded               = errors.New("the session has ended")
 )
 
-// kind is an error that matches another one.
-type kind struct {
+// errBarred is the reason why a free lock was not granted: a write bars it, or the log has no room.
+var errBarred error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
+
+// matchingError is an error that matches another one.
+type matchingError struct {
 	text string
 	is   error
 }
 
-func (k *kind) Error() string        { return k.text }
-func (k *kind) Is(target error) bool { return target == k.is }
+func (e *matchingError) Error() string        { return e.text }
+func (e *matchingError) Is(target error) bool { return target == e.is }
 
 // HostError reports that a directory without a hold has the name: a program on the host made it. It matches ErrHeld.
 type HostError struct {
@@ -65,14 +68,17 @@ type HeldError struct {
 }
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
-// after its last sign of life", with a place "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in 5m48s".
-// It contains the name of the lock only with Below.
+// after its last sign of life", with a position "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in 5m48s".
+// It contains the name of the lock only with Below, and no time for a directory of the host.
 func (e *HeldError) Error() string {
 	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
-	return e.Place.after(text) + ", " + e.Expiry.Text() // the longest part comes last, since a client may cut a long reply
+	if text = e.Position.appendTo(text); e.Holder.Account == HostAccount { // the reaper ends it, see hostdir
+		return text
+	}
+	return text + ", " + e.Expiry.Text() // the longest part comes last, since a client may cut a long reply
 }
 
 // DelayedError reports that a lock was taken away from its holder a short time ago, and that no client gets it
@@ -83,7 +89,7 @@ type DelayedError struct {
 }
 
 func (e *DelayedError) Error() string {
-	return e.Place.after("kept back for " + seconds(e.Remaining) + " after it was taken away")
+	return e.Position.appendTo("cannot be acquired for " + seconds(e.Remaining) + ": it was taken away from its holder")
 }
 
 // NotYoursError reports that another client holds the lock that a session wanted to release, renew
@@ -91,8 +97,7 @@ func (e *DelayedError) Error() string {
 type NotYoursError struct {
 	Name      Name
 	Holder    Owner
-	Since     Time          // when it was acquired
-	Held      time.Duration // since then
+	Held      time.Duration // since it was acquired
 	Elsewhere bool          // the session's account holds it from another address, and the rule requires the same one (ReleaseAddress)
 }
 
@@ -127,8 +132,8 @@ type LostError struct {
 	Limit time.Duration // the age or idle time that it exceeded
 	By    Owner         // with CauseBreak: the administrator
 	Note  string        // why
-	At    Instant       // when
-	Ago   time.Duration // how long ago that is
+	At    Instant       // time of the end
+	Ago   time.Duration // time since then
 	Held  bool          // the lock is held now, by another hold
 }
 
@@ -167,14 +172,14 @@ func (e *LostError) Unwrap() error {
 
 func seconds(d time.Duration) string { return max(d, 0).Round(time.Second).String() }
 
-// Place is a position in the queue for a lock.
-type Place struct {
-	At int // from 1; 0: it has no place yet
-	Of int // how many are in the queue
+// QueuePosition is a position in the queue for a lock.
+type QueuePosition struct {
+	At int // from 1; 0: it is not in the queue
+	Of int // the number of sessions in the queue
 }
 
-// after appends the place to a text.
-func (p Place) after(text string) string {
+// appendTo appends the position to a text.
+func (p QueuePosition) appendTo(text string) string {
 	switch {
 	case p.At > 0:
 		return fmt.Sprintf("%s; place %d of %d in the queue", text, p.At, p.Of)
@@ -184,21 +189,21 @@ func (p Place) after(text string) string {
 	return text
 }
 
-// Refusal has the common fields of the errors for a client that may have a place in the queue. They match ErrHeld.
+// Refusal has the common fields of the errors for a client that may have a position in the queue. They match ErrHeld.
 type Refusal struct {
-	Name  Name // which lock
-	Place Place
+	Name     Name // of the lock
+	Position QueuePosition
 }
 
 // Unwrap makes the error match ErrHeld.
 func (r *Refusal) Unwrap() error { return ErrHeld }
 
-func (r *Refusal) setPlace(p Place) { r.Place = p }
+func (r *Refusal) setPosition(p QueuePosition) { r.Position = p }
 
-// refusal is an error with a Refusal.
-type refusal interface {
+// waitableError is an error with a Refusal: the session may get the lock later.
+type waitableError interface {
 	error
-	setPlace(Place)
+	setPosition(QueuePosition)
 }
 
 // QueuedError reports that clients that came earlier get the lock first.
@@ -208,7 +213,7 @@ type QueuedError struct {
 }
 
 func (e *QueuedError) Error() string {
-	return e.Place.after("others came earlier, " + e.Next.String() + " is next")
+	return e.Position.appendTo("others came earlier, " + e.Next.String() + " is next")
 }
 
 // LimitError reports that there are as many locks of the rule beside the name as its limit allows.
@@ -218,7 +223,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return e.Place.after(fmt.Sprintf("there may be %d such locks, and so many are held", e.Limit))
+	return e.Position.appendTo(fmt.Sprintf("the limit of %d locks is reached", e.Limit))
 }
 
 // TimeoutError reports that the waiting of a session ended without the lock. It wraps Err.
@@ -234,11 +239,11 @@ func (e *TimeoutError) Unwrap() error { return e.Err }
 
 // JobError reports that a job may not change files that an automatic lock protects. It matches fs.ErrPermission.
 type JobError struct {
-	Lock   Name
 	Cause  string // "stale": another job has changed them since this one looked; "held": one changes them; "lost": the lock was taken away
 	By     Owner  // the other job, or the administrator that took the lock away
 	Token  Token  // of its hold
-	Files  int    // with "stale": how many changes it made; 0: not known
+	Files  int    // with "stale": the number of its changes; 0: not known
+	Looked bool   // with "stale": this job has looked itself
 	When   time.Time
 	Again  time.Duration // with "stale": the job can start again so much later
 	Why    error         // with other causes
@@ -256,7 +261,11 @@ func (e *JobError) Error() string {
 		case 1:
 			files = "1 file, "
 		}
-		return fmt.Sprintf("changed by %s (%suntil %s) since you looked; start again in %s", e.By, files, at, e.Again)
+		text := fmt.Sprintf("changed by %s (%suntil %s)", e.By, files, at)
+		if e.Looked {
+			return fmt.Sprintf("%s since you looked; start again in %s", text, e.Again)
+		}
+		return fmt.Sprintf("%s; list it first, and start again in %s", text, e.Again)
 	case "held":
 		return fmt.Sprintf("being changed by %s since %s", e.By, at)
 	case "lost":
@@ -269,4 +278,4 @@ func (e *JobError) Error() string {
 func (e *JobError) Is(target error) bool { return target == fs.ErrPermission }
 
 // ErrAutomatic is the error of a client that releases a lock which its job holds automatically.
-var ErrAutomatic error = &kind{"held automatically: it ends with its job, not by RMD", fs.ErrPermission}
+var ErrAutomatic error = &matchingError{"held automatically: it ends with its job, not by RMD", fs.ErrPermission}

@@ -7,52 +7,51 @@ import (
 	"time"
 )
 
-// expireBatch is how many decisions Expire makes, and how many directories it removes, at a time.
+// expireBatch is the number of decisions that Expire makes, and of directories that it removes, at a time.
 const expireBatch = 64
 
-// Expire ends every hold whose time is over: older than its max_age, idle for longer than its
-// max_idle, or past its grace, and ends the waiting of sessions that waited for long enough. The members of a lock
-// end before it: all of them if it is too old; if it is idle, only if none shows signs of life; after a disconnect, only if none belongs to
-// an open session. A hold whose directory cannot be removed stands. That is logged once, and tried again after a second, two, four, and
-// so on up to a minute. While [Options.Valid] returns an error nothing ends.
+// Expire ends each hold that is older than its max_age, idle for longer than its max_idle, or past its grace, and ends waits whose time is
+// over. The members of a lock end before it: at its max_age always; at its max_idle if none shows signs of life; after a disconnect if
+// none belongs to an open session. A hold stands if its directory cannot be removed. Expire logs that once, and tries again after one
+// second, two, four, and so on up to a minute. While [Options.Valid] returns an error nothing ends.
 //
 // It waits for the disk. Several calls may run at a time. The cost grows with the number of ends, not with that of holds.
 func (t *Table) Expire(ctx context.Context) {
-	for ctx.Err() == nil && t.valid() == nil {
-		tasks, more := t.due()
+	for ctx.Err() == nil && t.checkValid() == nil {
+		claims, more := t.decideDue()
 		var work sync.WaitGroup
-		for _, c := range tasks {
-			work.Go(func() { t.finish(ctx, c) })
+		for _, c := range claims {
+			work.Go(func() { t.endExpired(ctx, c) })
 		}
 		work.Wait()
-		if !more && len(tasks) == 0 {
+		if !more && len(claims) == 0 {
 			return
 		}
 	}
 }
 
-// due makes the decisions that are due now, at most expireBatch of them, and returns the directories that have to be removed for them.
-// more reports whether there may be more to do.
-func (t *Table) due() (tasks []*claim, more bool) {
+// decideDue makes at most expireBatch decisions that are due, and returns the claims of the directories to remove. more reports whether further
+// decisions may be due.
+func (t *Table) decideDue() (claims []*claim, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
 	for range expireBatch {
 		t.out.reset()
 		if !t.st.next(now, &t.out) {
-			return tasks, false
+			return claims, false
 		}
-		if t.out.task != nil {
-			tasks = append(tasks, t.out.task)
+		if t.out.claim != nil {
+			claims = append(claims, t.out.claim)
 		}
 		t.commitLocked(&t.out)
 		t.settleLocked(now)
 	}
-	return tasks, true
+	return claims, true
 }
 
-// finish removes the directory of a hold whose time is over.
-func (t *Table) finish(ctx context.Context, c *claim) {
+// endExpired removes the directory of an expired hold.
+func (t *Table) endExpired(ctx context.Context, c *claim) {
 	_, err := t.complete(ctx, c)
 	if err == nil {
 		return
@@ -62,21 +61,21 @@ func (t *Table) finish(ctx context.Context, c *claim) {
 	first := h != nil && h.failures == 1
 	t.mu.Unlock()
 	if first {
-		t.logger.LogAttrs(ctx, slog.LevelWarn, "lock not ended though its time is over; the server tries again",
+		t.logger.LogAttrs(ctx, slog.LevelWarn, "cannot end an expired lock; the server tries again",
 			slog.String("lock", string(c.record.Hold.Name)), slog.Any("err", err))
 	}
 }
 
-// NextExpiry returns the time until Expire has something to do, 0 if it has now; false if
-// nothing ends by itself. It and Changed are for one goroutine.
+// NextExpiry returns the time until the next call of Expire is due, 0 if it is due now; false if nothing expires. NextExpiry and Changed
+// are for one goroutine.
 func (t *Table) NextExpiry() (in time.Duration, ok bool) {
-	suspended := t.valid() != nil
+	suspended := t.checkValid() != nil
 	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.st.agenda.next()
 	if suspended && due != never {
-		due = max(due, now+askAgain)
+		due = max(due, now+retryAfter)
 	}
 	t.awaited = due
 	if due == never {
@@ -85,10 +84,10 @@ func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 	return max(due-now, 0), true
 }
 
-// Changed yields a value when something ends sooner than NextExpiry returned last.
+// Changed has a value when something expires before the time that NextExpiry returned last.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
-// Run keeps the clock exact, and serves the queues that could not be served at once, until ctx ends; then it returns nil.
+// Run keeps the clock exact and serves the queues of stuck names. It returns nil when ctx ends.
 func (t *Table) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -102,28 +101,4 @@ func (t *Table) Run(ctx context.Context) error {
 		}
 		t.serveStuck(ctx)
 	}
-}
-
-// serveStuck waits up to a second for room in the log if queues are stuck, and then serves them.
-func (t *Table) serveStuck(ctx context.Context) {
-	t.mu.Lock()
-	stuck, token := len(t.stuck) > 0, t.nextLocked()
-	t.mu.Unlock()
-	if !stuck || t.valid() != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if t.log.MakeRoom(ctx, token) != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name := range t.stuck {
-		if n := t.st.nodes[name]; n != nil {
-			t.st.touch(n)
-		}
-	}
-	clear(t.stuck)
-	t.settleLocked(t.clock.Now())
 }

@@ -6,48 +6,49 @@ import (
 	"slices"
 )
 
-// kept has the names that a write under way keeps as they are.
-type kept struct {
-	pins []Name // names whose holds do not end
-	bars []Name // names at and below which nothing is granted
+// writeScope has the names that do not change during a write.
+type writeScope struct {
+	pins []Name // no hold of these names ends
+	bars []Name // no lock is granted at or below these names
 }
 
-func (k kept) empty() bool { return len(k.pins)+len(k.bars) == 0 }
+func (k writeScope) empty() bool { return len(k.pins)+len(k.bars) == 0 }
 
-// titles decides whether the session may make all the writes now, and by which holds. Its record pins these holds, and bars the other
-// locks that protect one of the paths, or that a path lies in, as keeps lists them.
-func (st *State) titles(s *session, writes []Write, questions []question, now Instant, out *outcome) (all []Title, keeps kept) {
-	all = make([]Title, len(writes))
+// permitAll decides whether the session may make all the writes now, and returns the holds that allow them. Its record pins these holds and
+// bars the other locks that protect or contain one of the paths; scope lists both.
+func (st *State) permitAll(s *sessionState, writes []Write, questions []pathLocks, now Instant, out *outcome) (all []Permit, scope writeScope) {
+	all = make([]Permit, len(writes))
 	for i, w := range writes {
 		for _, name := range questions[i].names() {
-			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.adds {
+			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.addsDirectory {
 				out.busy = name
-				return nil, kept{}
+				return nil, writeScope{}
 			}
 		}
 		var err error
-		if all[i], err = st.title(s, w, questions[i], now); err != nil {
-			out.refuse(st.refreshed(err, now))
-			return nil, kept{}
+		if all[i], err = st.permit(s, w, questions[i], now); err != nil {
+			out.refuse(err)
+			return nil, writeScope{}
 		}
 	}
 	for i, q := range questions {
-		for _, name := range slices.Concat(q.guards, q.named) {
-			keeps.take(name, st.held(name))
+		for _, name := range slices.Concat(q.guards, q.lockable) {
+			scope.add(name, st.held(name))
 		}
 		if around := all[i].Around; around != "" {
-			keeps.take(around, true) // perhaps no rule makes it a lock any more
+			scope.add(around, true) // a reload may have left it without a rule
 		}
 	}
-	out.keep(keeps)
-	return all, keeps
+	out.beginWrite(scope)
+	out.publishes = slices.ContainsFunc(all, func(t Permit) bool { return t.Lock != "" })
+	return all, scope
 }
 
-// names returns the locks that may decide about the path.
-func (q question) names() []Name { return slices.Concat(q.guards, q.above) }
+// names returns the locks that the decision about the path depends on.
+func (q pathLocks) names() []Name { return slices.Concat(q.guards, q.above) }
 
-// take pins a lock that is held, and bars one that is not.
-func (k *kept) take(name Name, held bool) {
+// add pins a lock that is held, and bars one that is not.
+func (k *writeScope) add(name Name, held bool) {
 	names := &k.bars
 	if held {
 		names = &k.pins
@@ -57,112 +58,111 @@ func (k *kept) take(name Name, held bool) {
 	}
 }
 
-// title finds the holds by which the session may make a change: that of a lock which protects the path, and that of the innermost held lock
-// which the path lies in.
-func (st *State) title(s *session, w Write, q question, now Instant) (title Title, err error) {
+// permit returns the holds by which the session may make a change: the hold of a lock that protects the path, and the hold of the innermost
+// held lock that contains it.
+func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (permit Permit, err error) {
 	if s.closed && len(q.guards) > 0 {
-		return Title{}, ErrEnded
+		return Permit{}, ErrEnded
 	}
 	var refused *ProtectedError
 	for _, name := range q.guards {
-		h, err := st.usable(s, w, name, false, now)
+		h, err := st.usableHold(s, w, name, false, now)
 		switch {
-		case err == nil && title.Lock == "":
-			title = Title{Lock: name, Token: h.Token, Owner: h.Owner}
+		case err == nil && permit.Lock == "":
+			permit = Permit{Lock: name, Token: h.Token, Owner: h.Owner}
 		case err == nil:
 		case err != errNotBegun && !errors.Is(err, ErrNotHeld): // another job holds it, so no other lock counts
-			return Title{}, &ProtectedError{Path: w.Path, Lock: name, Why: err}
+			return Permit{}, &ProtectedError{Path: w.Path, Lock: name, Why: err}
 		case refused == nil || err != ErrNotHeld && refused.Why == ErrNotHeld:
 			refused = &ProtectedError{Path: w.Path, Lock: name, Why: err}
 		}
 	}
-	if refused != nil && title.Lock == "" {
-		return Title{}, refused
+	if refused != nil && permit.Lock == "" {
+		return Permit{}, refused
 	}
 	if w.Begun {
-		title.Around = w.Title.Around
+		permit.Around = w.Permit.Around
 	}
 	if i := slices.IndexFunc(q.above, st.held); i >= 0 {
-		title.Around = q.above[i]
+		permit.Around = q.above[i]
 	}
-	if title.Around == "" {
-		return title, nil
+	if permit.Around == "" {
+		return permit, nil
 	}
-	h, err := st.usable(s, w, title.Around, true, now)
+	h, err := st.usableHold(s, w, permit.Around, true, now)
 	if err != nil {
-		return Title{}, &ProtectedError{Path: w.Path, Lock: title.Around, Why: err, Inside: true}
+		return Permit{}, &ProtectedError{Path: w.Path, Lock: permit.Around, Why: err, Inside: true}
 	}
-	title.Grant = h.Token
-	return title, nil
+	permit.AroundToken = h.Token
+	return permit, nil
 }
 
-// usable returns the hold of a lock by which the session may make a change, or why there is none. With inside, the path lies in the lock,
-// and the session must act for the hold. Otherwise the lock protects the path, and the session must be of the same job, unless the rule
-// accepts its account: a job that lost its lock, and the next job of its account that has it, look the same then.
-func (st *State) usable(s *session, w Write, name Name, inside bool, now Instant) (*hold, error) {
-	began, token := w.Title.Lock, w.Title.Token
+// usableHold returns the hold of a lock by which the session may make a change. With inside, the lock contains the path, and the session must
+// act for the hold. Otherwise the lock protects the path, and the session must belong to the holder's job, unless the rule accepts its
+// account: otherwise a job that lost the lock could change the files of the account's next job.
+func (st *State) usableHold(s *sessionState, w Write, name Name, inside bool, now Instant) (*liveHold, error) {
+	began, token := w.Permit.Lock, w.Permit.Token
 	if inside {
-		began, token = w.Title.Around, w.Title.Grant
+		began, token = w.Permit.Around, w.Permit.AroundToken
 	}
-	h, title, err := st.holdOf(s, name)
-	if err == nil && !inside && title < byJob {
+	h, reason, err := st.holdOf(s, name, now)
+	if err == nil && !inside && reason < byAutomaticJob {
 		if rule := st.rules.find(name); rule == nil || rule.protection.WriteAs != WriteAsAccount {
 			err = errOtherJob
 		}
 	}
 	switch {
-	case err != nil && inside && !st.held(name): // it was held when the change began
-		return nil, s.begun(began, token, name)
+	case err != nil && inside && !st.held(name): // the lock was held when the change began
+		return nil, s.otherHoldError(began, token, name, now)
 	case err != nil:
 		return nil, err
 	case len(h.node.holds) > 1 || h.Shared:
 		return nil, errOthersShare
-	case h.over(now.Boot):
-		return nil, overdue(h, now)
+	case h.expired(now.Boot):
+		return nil, expiredError(h, now)
 	case w.Begun && (began != name || token != h.Token):
-		return nil, s.begun(began, token, name)
+		return nil, s.otherHoldError(began, token, name, now)
 	}
 	return h, nil
 }
 
-// begun returns why the hold of the name is not the one by which a change began: that of the lock began, with the token.
-func (s *session) begun(began Name, token Token, name Name) error {
+// otherHoldError returns the error for a change that began under another hold than that of the name: under the hold of the lock named by began, with
+// the token.
+func (s *sessionState) otherHoldError(began Name, token Token, name Name, now Instant) error {
 	if began != name {
 		return errNotBegun
 	}
-	if lost, ok := s.lost[name]; ok && lost.Token == token {
-		lost.Held = true
-		return &lost
+	if lost := s.lostError(name, true, now); lost != nil && lost.Token == token {
+		return lost
 	}
 	return errGivenBack
 }
 
-// overdue returns the error for a hold whose time is over, but which has not ended yet: the same as after its end.
-func overdue(h *hold, now Instant) error {
-	at, cause := h.deadline(now.Boot)
+// expiredError returns the error for an expired hold that has not ended yet. It is the same as after the end.
+func expiredError(h *liveHold, now Instant) error {
+	at, cause := h.effectiveDeadline(now.Boot)
 	ended := now
 	ended.Boot = at
 	return &LostError{Name: h.Name, Token: h.Token, Cause: cause, Limit: h.limit(cause), At: ended, Ago: max(now.Boot-at, 0)}
 }
 
-// Title names the holds by which a session may change a path.
-type Title struct {
+// Permit names the holds by which a session may change a path.
+type Permit struct {
 	Lock  Name // "": nothing protects the path
 	Token Token
 	Owner Owner // of the hold
-	// Around is the innermost held lock that the path lies in, Grant the token of its hold, which is the session's; "" and
-	// 0: it lies in none.
-	Around Name
-	Grant  Token
+	// Around is the innermost held lock that contains the path, and AroundToken the token of its hold; "" and 0: none contains it.
+	Around      Name
+	AroundToken Token
 }
 
 // Write is one change of a path that locks may protect.
 type Write struct {
 	Path Name
-	// Begun is set if the change began earlier, by the Title. It needs the same holds now. If the Title has no lock, the path must not
-	// be protected now, and not lie in a lock.
-	Begun bool
-	Title Title
+	// Begun is set if the change began earlier with the Permit. It needs the same holds now. If the Permit has no lock, no lock may
+	// protect or contain the path now.
+	Begun  bool
+	Permit Permit
 }
 
 // ProtectedError reports that a lock protects a path from the session. It matches fs.ErrPermission and Why.
@@ -170,12 +170,12 @@ type ProtectedError struct {
 	Path Name
 	Lock Name
 	Why  error // a *LostError, a *NotYoursError, ErrNotHeld, or another reason
-	// Inside is set if the path lies in the lock; otherwise a rule protects it.
+	// Inside is set if the lock contains the path; otherwise a rule protects it.
 	Inside bool
 }
 
 var (
-	errOthersShare = errors.New("which you do not hold alone")
+	errOthersShare = errors.New("which you hold shared, not exclusively")
 	errNotBegun    = errors.New("which you did not hold when it began")
 	errGivenBack   = errors.New("which was given back meanwhile")
 	errOtherJob    = errors.New("which another connection of your account took: send SITE LOCK AS with the same word in each connection, before MKD")
@@ -202,14 +202,14 @@ func (e *ProtectedError) Text(name string) string {
 // Unwrap makes the error match Why and fs.ErrPermission.
 func (e *ProtectedError) Unwrap() []error { return []error{e.Why, fs.ErrPermission} }
 
-// question has the locks that decide whether a path may be changed.
-type question struct {
-	guards []Name // the locks that protect it
-	above  []Name // the directories that it lies in, innermost first, but "/"
-	named  []Name // those of them that rules make locks
+// pathLocks has the names of the locks that the decision about a change of a path depends on.
+type pathLocks struct {
+	guards   []Name // locks that protect the path
+	above    []Name // directories above the path without "/", the innermost first
+	lockable []Name // those directories that rules make locks
 }
 
-func (r *Rules) question(path Name) (q question, err error) {
+func (r *Rules) locksOfPath(path Name) (q pathLocks, err error) {
 	if q.guards, err = r.Guards(path); err != nil {
 		return q, err
 	}
@@ -218,8 +218,8 @@ func (r *Rules) question(path Name) (q question, err error) {
 	}
 	for n := path.Parent(); n != "/"; n = n.Parent() {
 		q.above = append(q.above, n)
-		if _, ok := r.For(n); ok {
-			q.named = append(q.named, n)
+		if r.find(n) != nil {
+			q.lockable = append(q.lockable, n)
 		}
 	}
 	return q, nil

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// The functions of this file update the counters and indexes of a State when its nodes change. Only apply calls them.
+// The functions of this file update the counters and indexes of a State. apply and its parts call them, and the table calls touch.
 
 // unlink removes a hold from its node and its session.
-func (st *State) unlink(h *hold) {
+func (st *State) unlink(h *liveHold) {
 	n, s := h.node, h.session
 	i := slices.Index(n.holds, h)
 	n.holds = slices.Delete(n.holds, i, i+1)
@@ -28,10 +28,10 @@ func (st *State) unlink(h *hold) {
 }
 
 // link adds a hold to its session and account.
-func (st *State) link(h *hold) {
+func (st *State) link(h *liveHold) {
 	s := h.session
 	if s.holds == nil {
-		s.holds = make(map[Name]*hold)
+		s.holds = make(map[Name]*liveHold)
 	}
 	s.holds[h.Name] = h
 	a := st.accountOf(s.owner.Account)
@@ -44,40 +44,41 @@ func (st *State) link(h *hold) {
 	}
 }
 
-// accountOf returns the account, new if need be.
+// accountOf returns the account. It adds a new one if necessary.
 func (st *State) accountOf(name string) *account {
 	a := st.accounts[name]
 	if a == nil {
-		a = &account{sessions: make(map[*session]struct{})}
+		a = &account{sessions: make(map[*sessionState]struct{})}
 		st.accounts[name] = a
 	}
 	return a
 }
 
-// sessionOf returns the session of a hold. One that is not known has ended: before a restart, or when it had no holds. It counts as closed at that time.
-func (st *State) sessionOf(o Owner, at Time) *session {
+// sessionOf returns the session of a hold. A session that is missing has ended, before a restart or without holds; sessionOf adds it as
+// closed at the time.
+func (st *State) sessionOf(o Owner, at Time) *sessionState {
 	if s := st.sessions[o.Session]; s != nil {
 		return s
 	}
-	s := &session{owner: o, closed: true, closedAt: at}
+	s := &sessionState{owner: o, network: networkOf(o.Address), closed: true, closedAt: at}
 	st.sessions[o.Session] = s
 	return s
 }
 
-// pool adds a place to the queue of the limit that its name counts in.
-func (st *State) pool(p *place) {
-	p.pool = st.poolOf(p.node.name)
-	if p.pool != nil {
-		st.pools[p.pool.key] = p.pool
-		i, _ := slices.BinarySearchFunc(p.pool.queue, p, func(a, b *place) int { return cmp.Compare(a.ticket, b.ticket) })
-		p.pool.queue = slices.Insert(p.pool.queue, i, p)
+// joinPool adds a waiter to the queue of the limit of its name.
+func (st *State) joinPool(w *waiter) {
+	w.pool = st.poolOf(w.node.name)
+	if w.pool != nil {
+		st.pools[w.pool.key] = w.pool
+		i, _ := slices.BinarySearchFunc(w.pool.queue, w, func(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) })
+		w.pool.queue = slices.Insert(w.pool.queue, i, w)
 	}
 }
 
-// inForce reports whether a pool is one of the rules in force.
+// inForce reports whether the pool belongs to the current rules.
 func (st *State) inForce(p *pool) bool { return p != nil && st.pools[p.key] == p }
 
-// countIn counts a node that is taken in its pool.
+// countIn adds a taken node to the count of its pool.
 func (st *State) countIn(n *node) {
 	if n.pool = st.poolOf(n.name); n.pool != nil {
 		st.pools[n.pool.key] = n.pool
@@ -85,12 +86,12 @@ func (st *State) countIn(n *node) {
 	}
 }
 
-// grow returns the node of the name, new if need be.
-func (st *State) grow(name Name) *node {
+// addNode returns the node of the name. It adds the node and those above it if necessary.
+func (st *State) addNode(name Name) *node {
 	if n, ok := st.nodes[name]; ok {
 		return n
 	}
-	n := &node{name: name, parent: st.grow(name.Parent())}
+	n := &node{name: name, parent: st.addNode(name.Parent())}
 	n.alarm.node = n
 	st.nodes[name] = n
 	if n.parent.children == nil {
@@ -100,7 +101,7 @@ func (st *State) grow(name Name) *node {
 	return n
 }
 
-// prune forgets a node that nothing needs any more, and those above it. The fixed prefixes of rules stay.
+// prune removes a node without content, and those above it. The fixed prefixes of rules stay.
 func (st *State) prune(n *node) {
 	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
 		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
@@ -111,7 +112,7 @@ func (st *State) prune(n *node) {
 	}
 }
 
-// recount updates the counters of the nodes above n and of its limit.
+// recount updates the counters of the nodes above n and of its pool.
 func (st *State) recount(n *node) {
 	taken := n.taken()
 	if taken == n.counted {
@@ -128,9 +129,7 @@ func (st *State) recount(n *node) {
 	if p := n.pool; p != nil {
 		n.pool = nil
 		p.taken--
-		for _, waiting := range p.queue {
-			st.touch(waiting.node)
-		}
+		st.vacated = append(st.vacated, p)
 		st.dropPool(p)
 	}
 	for p := n.parent; p != nil; p = p.parent {
@@ -145,18 +144,19 @@ func (st *State) dropPool(p *pool) {
 	}
 }
 
-// touch notes that the node changed, so that a session that waits for it may get it.
+// touch makes settleLocked serve the queue of the node.
 func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
 
-// unbar touches the node and all below it, after the end of what kept them from being granted.
+// unbar touches the node, for decisions that wait for the end of its bar, and all queues below it, in the order of their first sessions.
 func (st *State) unbar(n *node) {
 	st.unbars.Add(1)
-	st.touchBelow(n)
-}
-
-func (st *State) touchBelow(n *node) {
 	st.touch(n)
-	for _, c := range n.children {
-		st.touchBelow(c)
+	var below []*node
+	for q := range st.queues {
+		if q != n && q.name.Within(n.name) {
+			below = append(below, q)
+		}
 	}
+	slices.SortFunc(below, func(a, b *node) int { return cmp.Compare(a.queue[0].ticket, b.queue[0].ticket) })
+	st.touched = append(st.touched, below...)
 }

@@ -8,62 +8,64 @@ import (
 // Position is the end of a record in a log.
 type Position int64
 
-// Log keeps the records of the kinds Granted, Ended, Changed and Published in the order in which they were appended.
+// Log stores the records that have a kind, in the order of Append.
 //
-// A log loses nothing that was appended, as long as the process runs: it writes in the background until it succeeds, or it ends the
-// server. So the state in memory never goes back.
+// A log never drops an appended record while the process runs: it writes until it succeeds, or it ends the server. So the state in memory
+// never goes back.
 type Log interface {
-	// Load returns the holds that stand, in the order of their tokens, and where tokens and starts go on. The log maps times
-	// that another boot or machine recorded to this machine's boot clock, as far back as the wall clock says; a wall clock that
-	// went backwards gives a full new age. A log is loaded once, before the first Append.
+	// Load returns the holds that stand, in the order of their tokens, and the last token. It converts times of an earlier boot or of
+	// another machine to this machine's boot clock by the wall clock, for the time since the last record; if the wall clock went backwards
+	// since then, the age starts anew. Call it once, before the first Append.
 	Load(ctx context.Context) (Loaded, error)
-	// Room reports whether grants with tokens up to this one can be appended: these tokens are reserved, and there is space for the
-	// record of each one that was not appended yet, and for the end of every hold. It reads memory only. The table calls it with its
-	// mutex held; locks with smaller tokens may still wait for their directories.
+	// Room reports whether grants with tokens up to this one can be appended: the tokens are reserved, and there is space for the
+	// records of these grants and for the end of every hold. It reads memory only; the table calls it with its mutex held. Grants with
+	// smaller tokens may still wait for their directories.
 	Room(token Token) bool
-	// MakeRoom waits until Room may be true. The errors are ErrFull, a *SuspendedError and that of ctx.
+	// MakeRoom waits until Room may return true. The errors are ErrFull, ErrClosed, a *SuspendedError,
+	// that of ctx, and those of a log that has failed.
 	MakeRoom(ctx context.Context, token Token) error
-	// Append adds the records after all earlier ones, in order, and returns the end of the last. It copies them into memory,
-	// never blocks and never fails. The table calls it with its mutex held. Ends, changes and publications need no Room.
+	// Append adds the records after all earlier ones and returns the end of the last. It copies them, never blocks and never fails.
+	// The table calls it with its mutex held. Only grants, renewals and publications need Room.
 	Append(records []Record) Position
-	// Wait returns nil when everything up to the position is written: the end of the process loses nothing of it. With durable, and
-	// if the log was opened as durable, a loss of power loses nothing of it either. An error is ErrUncertain, with the
-	// error of ctx if that ended the waiting: the record may be written later, or the server is about to end.
+	// Wait returns nil when everything up to the position is written, so that the end of the process does not lose it. With durable,
+	// in a log that was opened as durable, it is also synced, so that a loss of power does not lose it. The error is ErrUncertain, with
+	// the error of ctx if ctx ended the wait: the records may be written later, or the server is about to end.
 	Wait(ctx context.Context, end Position, durable bool) error
 }
 
 // Loaded is the content of a log at the start.
 type Loaded struct {
 	Holds []Hold
-	Last  Token  // no token up to this one is ever given again
-	Start uint32 // the number of this start of the server, larger than all before
+	Last  Token  // new tokens are larger than this one
+	Start uint32 // number of this start of the server, larger than all before
 }
 
-// Disk makes and removes the directories of locks. Its errors contain FTP paths only. It never changes lock state.
+// Disk makes and removes the directories of locks. Its errors contain FTP paths only. It does not change the lock state.
 type Disk interface {
-	// Free reports whether locks have no directories and nothing has the name, so that Make is not needed. It may return false wrongly,
-	// must be quick, and changes nothing.
+	// Free reports whether a grant of the name needs no Make: locks have no directories, and nothing on the disk has the name. It may
+	// return false wrongly, must be quick, and changes nothing.
 	Free(n Name) bool
-	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrOccupied if that is
-	// not empty, ErrNotDirectory if a file has the name, ErrNoParent if its parent does not exist or there is a link in its path, and
-	// those of the file system. Where locks have no directories it only finds out whether the name is free, and returns the zero
-	// id; a directory of that name matches fs.ErrExist then.
-	// A directory that a crash of this server left between Make and its record is taken over.
+	// Make makes the directory of a lock. The errors are a *HostError if an empty directory without a hold has the name, ErrOccupied if
+	// it is not empty, ErrNotDirectory if a file has the name, ErrNoParent if the parent does not exist or the path contains a link, and
+	// those of the file system. If locks have no directories, Make only checks that the name is free and returns the zero id; for an
+	// existing directory the error matches fs.ErrExist.
+	// Make removes a directory that a crash of this server left between Make and its record, or moves it aside with its files.
 	Make(ctx context.Context, n Name) (DirectoryID, error)
-	// Create is as Make, for the files in a lock that stands, where locks have no directories otherwise.
+	// Create makes the directory for the first file in a held lock, if locks have no directories otherwise. Its errors are those of Make.
 	Create(ctx context.Context, n Name) (DirectoryID, error)
-	// Remove removes the directory of a hold that is about to end. If the cause is CauseRelease and something is in it, that is
-	// ErrNotEmpty; for another cause the directory is moved aside with all that is in it, and the note says where. It is
-	// ErrDirectoryGone if a program on the host removed the directory or put another one in its place, which is left alone.
+	// Remove removes the directory of a hold that is about to end. If it is not empty, the error is ErrNotEmpty for CauseRelease; for
+	// another cause Remove moves the directory aside with its content, and the note names the new place. The error is ErrDirectoryGone if
+	// a program on the host removed or replaced the directory; a replacement stays.
 	Remove(ctx context.Context, h Hold, cause Cause) (note string, err error)
-	// Gone reports whether a program on the host removed the directory, or put another one in its place, while its parent is the
-	// same as at Make. After an error, or when ctx ends, nothing is known.
+	// Gone reports whether a program on the host removed or replaced the directory. It also returns false if the parent was
+	// replaced.
+	// After an error, such as that of ctx, the result means nothing.
 	Gone(ctx context.Context, h Hold) (bool, error)
-	// Freshen sets the modification time of the directory to the moment from which the hold's age counts.
+	// Freshen sets the modification time of the directory to the start of the hold's age.
 	Freshen(h Hold)
-	// Restore compares a hold that a start found with its directory, before anything is served, and returns the directory that it has
-	// from now on: the same, or a new one if it was missing. gone reports that a program on the host removed or replaced it while
-	// the server was down.
+	// Restore compares a loaded hold with its directory before the server serves clients. It returns the directory of the hold, which is
+	// new if the hold had none or its directory is missing. gone reports that a program on the host replaced the directory while the
+	// server was down. After an error the hold stands with its old directory.
 	Restore(ctx context.Context, h Hold) (id DirectoryID, gone bool, err error)
 }
 

@@ -38,7 +38,8 @@ type visit struct {
 	job     *modelJob
 	looked  bool // the job's first look is over
 	known   bool // the job has seen the first changes, as many as seen counts
-	inherit bool // so have later jobs of the client
+	inherit bool // so have later jobs of the client, for ten minutes after the end of the last one that looked
+	ended   Time // that end
 	seen    int
 	refused bool
 	active  Time
@@ -50,6 +51,7 @@ type asked struct {
 	session *Session
 	site    Name
 	look    bool
+	waited  bool
 }
 
 // jobName returns the name of an owner's job at an automatic lock.
@@ -88,6 +90,7 @@ func (m *model) join(name string) {
 			delete(j.visits, name)
 		case now > j.ended+modelGrace:
 			v.restart()
+			v.known = v.known && now < v.ended+10*time.Minute
 		}
 	}
 	j.open++
@@ -98,6 +101,11 @@ func (m *model) leave(name string) {
 	j := m.job(name)
 	if j.open--; j.open == 0 {
 		j.ended = m.clock.Now().Boot
+		for _, v := range j.visits {
+			if v.looked {
+				v.ended = j.ended
+			}
+		}
 	}
 }
 
@@ -144,12 +152,12 @@ func (v *visit) changedBy(changes []string) string {
 // visitSite has a session look at a site, or change it.
 func (m *model) visitSite(look bool) {
 	s, site := m.session(), modelSites[m.random.IntN(len(modelSites))]
-	for p := range s.s.places { // a session waits for one thing at a time
+	for p := range s.s.waiters { // a session waits for one thing at a time
 		if p.view != nil {
 			return
 		}
 	}
-	a := asked{m.visit(s.s.owner, site), s, site, look}
+	a := asked{m.visit(s.s.owner, site), s, site, look, false}
 	n := m.table.st.nodes[site]
 	if n != nil && n.claim != nil {
 		return
@@ -185,14 +193,15 @@ func (m *model) asks(w *Waiting, a asked) {
 		m.fail("%s waits though it is refused", a.job.name)
 	}
 	m.waiting = append(m.waiting, w)
-	m.asked[w.place] = a
+	m.asked[w.waiter] = a
 }
 
 // over ends what waited, if it is for an automatic lock.
-func (m *model) over(p *place) {
-	if a, ok := m.asked[p]; ok {
-		delete(m.asked, p)
-		m.answer(a, p.err)
+func (m *model) over(w *waiter) {
+	if a, ok := m.asked[w]; ok {
+		delete(m.asked, w)
+		a.waited = true
+		m.answer(a, w.err)
 	}
 }
 
@@ -203,10 +212,13 @@ func (m *model) answer(a asked, err error) {
 	case a.look && err != nil: // the session has ended
 		return
 	case a.look:
-		if !a.looked && !a.refused && m.holdOf(a.job, a.site) == nil {
+		counts := !a.refused || a.waited // a look that waited counts, although the job was refused meanwhile
+		if !a.looked && counts && m.holdOf(a.job, a.site) == nil {
 			a.seen, a.known, a.inherit = len(m.changes[a.site]), true, true
 		}
-		a.looked, a.inherit, a.active = a.looked || !a.refused, a.inherit || !a.refused, now
+		a.looked, a.inherit, a.active = a.looked || counts, a.inherit || counts, now
+		return
+	case a.refused && errors.Is(err, ErrEnded): // the end of a session is no activity of a job that is refused already
 		return
 	case err != nil:
 		m.note("  %s: %v", a.job.name, err)
@@ -217,18 +229,21 @@ func (m *model) answer(a asked, err error) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel() // if something is under way the write is given up
 	wrote := false
-	err = a.session.Write(over, []Write{{Path: a.site.Parent() + "/x"}}, func(titles []Title) error {
-		m.changed(a, titles[0])
+	err = a.session.Write(over, []Write{{Path: a.site.Parent() + "/x"}}, func(permits []Permit) error {
+		m.changed(a, permits[0])
 		wrote = true
 		return nil
 	})
 	if !wrote {
 		m.note("  no write: %v", err)
+		if h := m.holdOf(a.job, a.site); h != nil {
+			m.used[h.Token] = true // the change has ended the turn, even if the write was refused
+		}
 	}
 }
 
 // changed checks a change while it is made, and notes it.
-func (m *model) changed(a asked, by Title) {
+func (m *model) changed(a asked, by Permit) {
 	m.note("  %s changes %s", a.job.name, a.site)
 	h, ok := m.holds[by.Token]
 	switch other := a.changedBy(m.changes[a.site]); {
@@ -244,8 +259,15 @@ func (m *model) changed(a asked, by Title) {
 	m.changes[a.site] = append(m.changes[a.site], a.job.name)
 	a.known, a.seen = a.known || h.Automatic, len(m.changes[a.site])
 	m.used[by.Token] = true
-	if err := m.table.Published(context.Background(), h, a.session.s.owner, "", Publication{Path: a.site.Parent() + "/x"}); err != nil {
-		m.fail("%v", err)
+	publish := func(h Hold, note string) {
+		if err := m.table.Published(context.Background(), h, h.Owner, note, Publication{Path: a.site.Parent() + "/x"}); err != nil {
+			m.fail("%v", err)
+		}
+	}
+	publish(h, "")
+	m.published = append(m.published, h)
+	if earlier := m.published[m.random.IntN(len(m.published))]; earlier.Name == a.site && m.random.IntN(4) == 0 {
+		publish(earlier, NoteUnconfirmed)
 	}
 }
 
@@ -255,17 +277,22 @@ func (m *model) observeAutomatic(r *Record) {
 	if !slices.Contains(modelSites, site) {
 		return
 	}
-	a := m.visit(r.Hold.Owner, site)
+	owner := r.Hold.Owner
+	i := slices.IndexFunc(m.sessions, func(s *Session) bool { return s.ID() == owner.Session })
+	if i >= 0 && !r.Hold.Automatic { // its job may have changed while the directory was made
+		owner = m.sessions[i].s.owner
+	}
+	a := m.visit(owner, site)
 	switch {
 	case r.Kind == Granted && r.Cause == CauseAcquire && r.Hold.Automatic:
 		if other := a.changedBy(m.changes[site]); other != "" && r.turn == 0 {
 			m.fail("%s gets %s to change files that %s has changed since its look", a.job.name, site, other)
 		}
-		if r.turn != 0 {
+		if r.turn != 0 || r.Hold.Owner.Nonce != "" {
 			a.looked, a.inherit = true, true
 		}
 		a.known, a.seen, a.active = true, len(m.changes[site]), r.At.Boot
-	case r.Kind == Granted && !r.Hold.Automatic && !a.refused && m.isOpen(r.Hold.Owner.Session): // by MKD
+	case r.Kind == Granted && !r.Hold.Automatic && !a.refused && i >= 0: // by MKD
 		a.known, a.seen, a.active = true, len(m.changes[site]), r.At.Boot
 	case r.Kind != Ended || !r.Hold.Automatic:
 	case r.Cause == CauseUnused && m.used[r.Hold.Token]:
@@ -279,14 +306,10 @@ func (m *model) observeAutomatic(r *Record) {
 	}
 }
 
-func (m *model) isOpen(id SessionID) bool {
-	return slices.ContainsFunc(m.sessions, func(s *Session) bool { return s.ID() == id })
-}
-
 // checkAutomatic finds automatic locks that stand without their job, and memory of jobs that is counted wrongly.
 func (m *model) checkAutomatic() {
 	views := make(map[Name]int)
-	m.table.st.eachView(func(v *view) { views[v.name]++ })
+	m.table.st.eachView(func(v *jobView) { views[v.name]++ })
 	for name, site := range m.table.st.sites {
 		if site.views != views[name] {
 			m.fail("%s counts %d views, there are %d", name, site.views, views[name])
@@ -299,10 +322,10 @@ func (m *model) checkAutomatic() {
 		}
 		j := m.visit(h.Owner, h.Name).job
 		n := m.table.st.nodes[h.Name]
-		if j.open == 0 && now > j.ended+modelGrace+askAgain && !n.kept() {
+		if j.open == 0 && now > j.ended+modelGrace+retryAfter && !n.cannotEnd() {
 			m.fail("%s is held by %s, which has ended", h.Name, j.name)
 		}
-		if j.open > 0 && !m.used[h.Token] && now > h.Acquired.Boot+waitedTurn+askAgain && !n.kept() {
+		if j.open > 0 && !m.used[h.Token] && now > h.Acquired.Boot+waitedTurn+retryAfter && !n.cannotEnd() {
 			m.fail("%s: the turn of %s does not end", h.Name, j.name)
 		}
 	}
@@ -310,8 +333,8 @@ func (m *model) checkAutomatic() {
 
 // rename gives a session another nonce: it is of another job then, which has seen the same changes.
 func (m *model) rename(s *Session, nonce string) {
-	for p := range s.s.places {
-		if p.view != nil {
+	for w := range s.s.waiters {
+		if w.view != nil {
 			return
 		}
 	}
@@ -327,7 +350,7 @@ func (m *model) rename(s *Session, nonce string) {
 	m.join(clientName(is))
 	was, will := m.visit(old, modelSites[0]), m.visit(is, modelSites[0])
 	if was.known && was.looked && !will.known {
-		will.known, will.inherit, will.seen = true, true, was.seen
+		will.known, will.inherit, will.seen, will.ended = true, true, was.seen, m.clock.Now().Boot
 	}
 	m.leave(clientName(old))
 }

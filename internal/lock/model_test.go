@@ -33,7 +33,7 @@ type model struct {
 	sessions []*Session
 	waiting  []*Waiting
 	tasks    []*claim        // directories to be made or removed
-	pins     []kept          // writes under way
+	pins     []writeScope    // writes under way
 	last     Token           // the largest token that was granted
 	tokens   map[Token]Name  // every token that was granted, with its name
 	next     map[Name]uint64 // the ticket of the last session that was served from a queue
@@ -43,15 +43,17 @@ type model struct {
 	rules    [][]Rule        // the sets that reloads choose from
 	stale    []Name          // the names that do not follow the reload under way
 	holds    map[Token]Hold  // those that stand, by the records
-	adopted  map[Token]Hold  // what a hold was adopted from, by its token
+	adopted  map[Token]Hold  // the last hold with a client that a hold was adopted from, by its token
+	undone   map[Token]bool  // holds whose client did not receive the grant
 
 	// Of automatic locks:
 
-	jobs    map[string]*modelJob
-	changes map[Name][]string // the jobs that changed a site, in order
-	asked   map[*place]asked  // looks and changes that wait
-	visits  int               // how often jobs visit sites, from 0 to 3
-	used    map[Token]bool    // tokens under which the job changed something, or sent MKD
+	jobs      map[string]*modelJob
+	changes   map[Name][]string // the jobs that changed a site, in order
+	asked     map[*waiter]asked // looks and changes that wait
+	visits    int               // how often jobs visit sites, from 0 to 3
+	used      map[Token]bool    // tokens under which the job changed something, or sent MKD
+	published []Hold            // those under which files were changed
 }
 
 var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3", "/w/1/.k", "/v/1/.k"}
@@ -86,7 +88,8 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
 		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
-		jobs: make(map[string]*modelJob), changes: make(map[Name][]string), asked: make(map[*place]asked), used: make(map[Token]bool),
+		undone: make(map[Token]bool),
+		jobs:   make(map[string]*modelJob), changes: make(map[Name][]string), asked: make(map[*waiter]asked), used: make(map[Token]bool),
 	}
 	m.visits = m.random.IntN(4)
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
@@ -141,6 +144,10 @@ func (m *model) observe(r *Record) {
 		}
 	}
 	switch {
+	case r.Cause == CauseAdopt && m.undone[r.Replaces]:
+		if before, ok := m.adopted[r.Replaces]; ok {
+			m.adopted[r.Hold.Token] = before
+		}
 	case r.Cause == CauseAdopt:
 		m.adopted[r.Hold.Token] = m.holds[r.Replaces]
 	case r.Cause == CauseUndeliver && r.Note != "":
@@ -161,10 +168,10 @@ func (m *model) observe(r *Record) {
 	case Ended:
 		delete(m.holds, r.Hold.Token)
 	}
-	if p := r.place; r.Kind == Granted && p != nil {
-		ticket := p.ticket
-		for _, other := range p.node.queue {
-			if p.view != nil && other.view == p.view { // a job has the place of its first session
+	if w := r.waiter; r.Kind == Granted && w != nil {
+		ticket := w.ticket
+		for _, other := range w.node.queue {
+			if w.view != nil && other.view == w.view { // a job has the place of its first session
 				ticket = min(ticket, other.ticket)
 			}
 		}
@@ -205,17 +212,17 @@ func (m *model) try(f func(now Instant, out *outcome)) (r result, err error) {
 		m.note("  busy at %s", t.out.busy)
 		return r, errBusy
 	}
-	if t.out.grants() && !m.log.Room(0) {
+	if t.out.needsRoom() && !m.log.Room(0) {
 		return r, ErrFull
 	}
-	r, err = result{adopted: t.out.adopted, task: t.out.task, place: t.out.place}, t.out.err
+	r, err = result{adopted: t.out.adopted, claim: t.out.claim, waiter: t.out.waiter}, t.out.err
 	if t.out.granted != nil {
 		r.granted = *t.out.granted
 	}
 	t.commitLocked(&t.out)
 	t.settleLocked(now)
-	if r.task != nil {
-		m.tasks = append(m.tasks, r.task)
+	if r.claim != nil {
+		m.tasks = append(m.tasks, r.claim)
 	}
 	if err != nil {
 		m.note("  refused: %v", err)
@@ -280,9 +287,9 @@ func (m *model) step() {
 		m.note("suspended: %v", m.invalid)
 	case dice < 88 && len(m.waiting) > 0:
 		i := m.random.IntN(len(m.waiting))
-		m.note("withdraw %s", m.waiting[i].place.node.name)
+		m.note("withdraw %s", m.waiting[i].waiter.node.name)
 		m.waiting[i].Withdraw()
-		m.over(m.waiting[i].place)
+		m.over(m.waiting[i].waiter)
 		m.waiting = slices.Delete(m.waiting, i, i+1)
 	case dice < 89:
 		name := m.name()
@@ -338,8 +345,8 @@ func (m *model) acquire() {
 	if m.random.IntN(2) == 0 {
 		wake = func() {}
 	}
-	for p := range s.s.places {
-		if p.node.name == name { // a session waits for a name once
+	for w := range s.s.waiters {
+		if w.node.name == name { // a session waits for a name once
 			return
 		}
 	}
@@ -358,16 +365,16 @@ func (m *model) acquire() {
 		queued = len(n.queue)
 	}
 	r, err := m.try(func(now Instant, out *outcome) {
-		a := &acquisition{session: s.s, name: name, wake: wake, free: m.random.IntN(2) == 0, unbars: m.table.st.unbars.Load()}
+		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: m.random.IntN(2) == 0, unbars: m.table.st.unbars.Load()}
 		m.table.st.acquire(a, now, out)
 	})
 	switch {
 	case err != nil:
-	case r.place != nil:
-		m.waiting = append(m.waiting, &Waiting{session: s, place: r.place})
+	case r.waiter != nil:
+		m.waiting = append(m.waiting, &Waiting{session: s, waiter: r.waiter})
 	case queued > 0 && r.adopted == 0 && !slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token }):
 		m.fail("%s went to a session that came later than those that wait", name)
-	case r.task == nil:
+	case r.claim == nil:
 		if len(before) > 0 && !r.granted.Shared && r.adopted == 0 && before[0].Token != r.granted.Token {
 			m.fail("%s was granted to %s while %s held it", name, s.ID(), before[0].Owner)
 		}
@@ -401,9 +408,9 @@ func (m *model) finish(i int) {
 	case 2:
 		failed = ErrDirectoryGone
 	}
-	m.note("directory of %s, makes %v: %v", c.record.Hold.Name, c.makes, failed)
+	m.note("directory of %s, makes %v: %v", c.record.Hold.Name, c.isGrant, failed)
 	m.try(func(now Instant, out *outcome) {
-		if c.makes || c.adds {
+		if c.isGrant || c.addsDirectory {
 			m.table.st.made(c, DirectoryID{Inode: m.random.Uint64() | 1}, failed, now, out)
 		} else {
 			m.table.st.removed(c, "", failed, now, out)
@@ -426,25 +433,25 @@ func (m *model) close() {
 func (m *model) write() {
 	s := m.session()
 	path := m.name() + "/file"
-	q, err := m.table.Rules().question(path)
+	q, err := m.table.Rules().locksOfPath(path)
 	if err != nil {
 		m.fail("%v", err)
 	}
 	m.note("write %s by %s", path, s.ID())
-	var keeps kept
+	var scope writeScope
 	if _, err := m.try(func(now Instant, out *outcome) {
-		_, keeps = m.table.st.titles(s.s, []Write{{Path: path}}, []question{q}, now, out)
-	}); err == nil && !keeps.empty() {
-		m.pins = append(m.pins, keeps)
+		_, scope = m.table.st.permitAll(s.s, []Write{{Path: path}}, []pathLocks{q}, now, out)
+	}); err == nil && !scope.empty() {
+		m.pins = append(m.pins, scope)
 	}
 }
 
 func (m *model) endWrite() {
 	i := m.random.IntN(len(m.pins))
-	keeps := m.pins[i]
+	scope := m.pins[i]
 	m.pins = slices.Delete(m.pins, i, i+1)
-	m.note("end of write under %v", keeps.pins)
-	m.table.do(func(st *State, _ Instant) { st.applyKept(keeps, -1) })
+	m.note("end of write under %v", scope.pins)
+	m.table.do(func(st *State, _ Instant) { st.applyScope(scope, -1) })
 }
 
 // undo takes a grant back. After that, the job of a hold that was adopted has the lock again.
@@ -453,7 +460,7 @@ func (m *model) undo() {
 	h := m.undoable[i]
 	m.undoable = slices.Delete(m.undoable, i, i+1)
 	m.note("undo %s token %d", h.Name, h.Token)
-	m.try(func(_ Instant, out *outcome) { m.table.st.undo(h, out) })
+	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h, out) })
 }
 
 func (m *model) endByToken() {
@@ -481,11 +488,11 @@ func (m *model) settle() {
 	if !m.log.full {
 		m.table.serveStuck(context.Background())
 	}
-	if tasks, _ := m.table.due(); len(tasks) > 0 {
+	if tasks, _ := m.table.decideDue(); len(tasks) > 0 {
 		m.tasks = append(m.tasks, tasks...)
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {
-		if c := w.place.makes; c != nil && !c.begun {
+		if c := w.waiter.claim; c != nil && !c.begun {
 			c.begun = true
 			m.tasks = append(m.tasks, c)
 		}
@@ -495,10 +502,10 @@ func (m *model) settle() {
 
 // isOver reports whether a session no longer waits.
 func (m *model) isOver(w *Waiting) bool {
-	if w.place.over {
-		m.over(w.place)
+	if w.waiter.done {
+		m.over(w.waiter)
 	}
-	return w.place.over
+	return w.waiter.done
 }
 
 // check compares the state with its invariants.
@@ -527,8 +534,9 @@ func (m *model) check() {
 			if h.session.holds[name] != h {
 				m.fail("%s: the session does not have its hold", name)
 			}
+			m.undone[h.Token] = h.unacknowledged
 			m.checkAlarm(h, now.Boot)
-			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.Rule {
+			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.holdRule {
 				m.fail("%s token %d does not follow the rules in force", name, h.Token)
 			}
 			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.alarm.at <= now.Boot {
@@ -538,10 +546,10 @@ func (m *model) check() {
 		if exclusive > 1 || exclusive == 1 && len(n.holds) > 1 {
 			m.fail("%s has %d holds, %d of them exclusive", name, len(n.holds), exclusive)
 		}
-		if c := n.claim; c != nil && c.makes {
+		if c := n.claim; c != nil && c.isGrant {
 			accounts[c.record.Hold.Owner.Account]++
 		}
-		if c := n.claim; c != nil && !slices.Contains(m.tasks, c) && (c.place == nil || c.begun) {
+		if c := n.claim; c != nil && !slices.Contains(m.tasks, c) && (c.waiter == nil || c.begun) {
 			m.fail("%s is busy for ever", name)
 		}
 		if n.taken() != n.counted {
@@ -556,6 +564,9 @@ func (m *model) check() {
 			}
 		}
 		waiting += len(n.queue)
+		if _, listed := st.queues[n]; listed != (len(n.queue) > 0) {
+			m.fail("%s has a queue of %d, listed: %v", name, len(n.queue), listed)
+		}
 		m.checkQueue(n, now)
 	}
 	for name, n := range st.nodes {
@@ -578,7 +589,7 @@ func (m *model) check() {
 		if p.taken > pools[key] || p.taken == 0 && len(p.queue) == 0 {
 			m.fail("the limit of %s counts %d, there are %d", key.dir, p.taken, pools[key])
 		}
-		if !slices.IsSortedFunc(p.queue, func(a, b *place) int { return cmp.Compare(a.ticket, b.ticket) }) {
+		if !slices.IsSortedFunc(p.queue, func(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) }) {
 			m.fail("the queue for the limit of %s is in no order", key.dir)
 		}
 	}
@@ -595,24 +606,24 @@ func (m *model) check() {
 }
 
 // checkAlarm finds a hold that will not end at its time.
-func (m *model) checkAlarm(h *hold, now Time) {
+func (m *model) checkAlarm(h *liveHold, now Time) {
 	n := h.node
-	if n.below > 0 || n.kept() {
-		return // the end of what keeps it sets the alarm
+	if n.below > 0 || n.cannotEnd() {
+		return // the end of what scope it sets the alarm
 	}
-	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+askAgain && h.retry <= now {
+	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.retry <= now {
 		m.fail("%s token %d is older than %s", n.name, h.Token, age)
 	}
-	if at, why := h.deadline(now); at != never && (h.alarm.index == 0 || h.alarm.at > max(at, h.retry, now+askAgain)) {
+	if at, why := h.deadline(now); at != never && (h.alarm.index == 0 || h.alarm.at > max(at, h.retry, now+retryAfter)) {
 		m.fail("%s token %d has no alarm (%s)", n.name, h.Token, why)
 	}
 }
 
 // checkQueue finds a session that waits for a lock that it could have.
 func (m *model) checkQueue(n *node, now Instant) {
-	for _, p := range n.queue {
-		if p.alarm.index == 0 || p.alarm.at > max(p.until, now.Boot+askAgain) {
-			m.fail("%s waits for %s without an alarm", p.owner, n.name)
+	for _, w := range n.queue {
+		if w.alarm.index == 0 || w.alarm.at > max(w.until, now.Boot+retryAfter) {
+			m.fail("%s waits for %s without an alarm", w.session.owner, n.name)
 		}
 	}
 	if (n.delay > now.Boot || n.blocked != nil) && n.alarm.index == 0 {
@@ -623,11 +634,11 @@ func (m *model) checkQueue(n *node, now Instant) {
 	}
 	var out outcome
 	if m.table.st.handOver(n, now, &out) {
-		m.fail("%s waits for %s, which is free", n.queue[0].owner, n.name)
+		m.fail("%s waits for %s, which is free", n.queue[0].session.owner, n.name)
 	}
-	for p := range maps.Keys(n.queue[0].session.places) {
-		if p.until < now.Boot && p.makes == nil {
-			m.fail("%s waits for longer than it may", p.owner)
+	for w := range maps.Keys(n.queue[0].session.waiters) {
+		if w.until < now.Boot && w.claim == nil {
+			m.fail("%s waits for longer than it may", w.session.owner)
 		}
 	}
 }

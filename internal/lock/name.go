@@ -47,8 +47,11 @@ func newSessionID(start uint32, number uint64) SessionID {
 	return SessionID(uint64(start)<<sessionBits | number&(1<<sessionBits-1))
 }
 
-// String returns the number of the server's start and the number of the session since then: "3-17".
+// String returns the number of the server's start and the number of the session since then: "3-17"; "" for no session.
 func (id SessionID) String() string {
+	if id == 0 {
+		return ""
+	}
 	return strconv.FormatUint(uint64(id>>sessionBits), 10) + "-" + strconv.FormatUint(uint64(id)&(1<<sessionBits-1), 10)
 }
 

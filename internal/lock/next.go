@@ -1,11 +1,14 @@
 package lock
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// This file has all decisions about time: when a hold ends, when a session that waits gets its lock, and when it stops to wait.
+// This file has the decisions that become due: ends of holds, hand-overs to waiting sessions, and ends of waits.
 
-// askAgain is the time until the next attempt if something is in the way: a write under way, members, a directory of the host.
-const askAgain = time.Second
+// retryAfter is the time until the next attempt after a delay by a write under way, members, or a directory of the host.
+const retryAfter = time.Second
 
 // maxBackoff is the longest time between two attempts to end a hold whose directory cannot be removed.
 const maxBackoff = time.Minute
@@ -18,8 +21,8 @@ func later(t Time, d time.Duration) Time {
 	return t + d
 }
 
-// shorter returns the shorter of two limits, where 0 is none.
-func shorter(a, b time.Duration) time.Duration {
+// shorterLimit returns the shorter of two limits, where 0 is none.
+func shorterLimit(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}
@@ -27,7 +30,7 @@ func shorter(a, b time.Duration) time.Duration {
 }
 
 // MaxAge returns the age at which the hold ends; 0: none.
-func (h *Hold) MaxAge() time.Duration { return shorter(h.Rule.MaxAge, h.Asked.Age) }
+func (h *Hold) MaxAge() time.Duration { return shorterLimit(h.Rule.MaxAge, h.Asked.Age) }
 
 // Grace returns how long after its connection the hold ends; false if it outlives that.
 func (h *Hold) Grace() (time.Duration, bool) {
@@ -49,8 +52,8 @@ func (h *Hold) tooOld() Time {
 	return never
 }
 
-// graceOver returns when the grace after its connection is over.
-func (h *hold) graceOver() Time {
+// graceEnd returns when the grace after its connection is over.
+func (h *liveHold) graceEnd() Time {
 	grace, ends := h.Grace()
 	switch {
 	case h.Automatic && h.view.job.open == 0:
@@ -61,10 +64,10 @@ func (h *hold) graceOver() Time {
 	return never
 }
 
-// latest returns when the hold ends in spite of signs of life.
-func (h *hold) latest() (at Time, why Cause) {
-	switch age, grace := h.tooOld(), h.graceOver(); {
-	case h.unheard:
+// latest returns the time at which the hold ends in spite of signs of life, and the cause.
+func (h *liveHold) latest() (at Time, why Cause) {
+	switch age, grace := h.tooOld(), h.graceEnd(); {
+	case h.unacknowledged:
 		return 0, CauseUndeliver
 	case h.turn != 0 && h.turn < min(age, grace):
 		return h.turn, CauseUnused
@@ -75,8 +78,8 @@ func (h *hold) latest() (at Time, why Cause) {
 	}
 }
 
-// deadline returns when the hold ends if there is no further sign of life, and why.
-func (h *hold) deadline(now Time) (at Time, why Cause) {
+// deadline returns the time at which the hold ends without further signs of life, and the cause.
+func (h *liveHold) deadline(now Time) (at Time, why Cause) {
 	at, why = h.latest()
 	if h.Rule.MaxIdle > 0 {
 		if end := later(h.alive(now), h.Rule.MaxIdle); end < at {
@@ -87,7 +90,7 @@ func (h *hold) deadline(now Time) (at Time, why Cause) {
 }
 
 // alive returns the moment of the last sign of life of the hold.
-func (h *hold) alive(now Time) Time {
+func (h *liveHold) alive(now Time) Time {
 	s := h.session
 	if h.Automatic {
 		return h.idleFrom
@@ -95,17 +98,30 @@ func (h *hold) alive(now Time) Time {
 	if !s.closed && s.commands.Load() > 0 {
 		return now
 	}
-	return max(h.idleFrom, Time(s.seen.Load()))
+	return max(h.idleFrom, Time(s.lastActivity.Load()))
 }
 
-// over reports whether the hold's time is over, whether or not it has ended yet.
-func (h *hold) over(now Time) bool {
-	at, _ := h.deadline(now)
+// expired reports whether the hold has expired. It may not have ended yet.
+func (h *liveHold) expired(now Time) bool {
+	at, _ := h.effectiveDeadline(now)
 	return at <= now
 }
 
-// limit returns the limit that the hold exceeded, given the cause of its end.
-func (h *hold) limit(why Cause) time.Duration {
+// effectiveDeadline is deadline, or groupDeadline for a hold with members. It visits the members only if the hold would have expired without them, and
+// not again for a second.
+func (h *liveHold) effectiveDeadline(now Time) (at Time, why Cause) {
+	at, why = h.deadline(now)
+	switch {
+	case at > now || len(h.node.holds) != 1 || h.node.below == 0:
+		return at, why
+	case now < h.groupEnd.until:
+		return h.groupEnd.deadline, why
+	}
+	return h.groupDeadline(now)
+}
+
+// limit returns the limit that the hold exceeded if it ended for this cause.
+func (h *liveHold) limit(why Cause) time.Duration {
 	switch why {
 	case CauseExpire:
 		return h.MaxAge()
@@ -115,8 +131,8 @@ func (h *hold) limit(why Cause) time.Duration {
 	return 0
 }
 
-// arm sets the alarm of a hold to its deadline. Signs of life do not move it: it rings too early then.
-func (st *State) arm(h *hold) {
+// arm sets the alarm of a hold to its deadline. Signs of life do not move the alarm, so it may ring too early.
+func (st *State) arm(h *liveHold) {
 	at, _ := h.latest()
 	if h.Rule.MaxIdle > 0 {
 		at = min(at, later(h.idleFrom, h.Rule.MaxIdle))
@@ -124,15 +140,15 @@ func (st *State) arm(h *hold) {
 	st.agenda.set(&h.alarm, max(at, h.retry))
 }
 
-// armAll sets the alarms of the holds of n, whose ends may have been put off.
+// armAll sets the alarms of the holds of n anew, after the reason for a delay has gone.
 func (st *State) armAll(n *node) {
 	for _, h := range n.holds {
 		st.arm(h)
 	}
 }
 
-// next decides the first thing that is due now, and returns false if there is none. When its outcome is applied, next is called
-// again. A hold ends, or its end is put off; a session has waited for long enough; a name comes free.
+// next decides the first thing that is due, and returns false if nothing is: the end of a hold or its delay, the end of a wait, or the end
+// of a time without grants. The caller applies the outcome and calls next again.
 func (st *State) next(now Instant, out *outcome) bool {
 	if st.agenda.next() > now.Boot {
 		return false
@@ -140,51 +156,58 @@ func (st *State) next(now Instant, out *outcome) bool {
 	switch a := st.agenda[0]; {
 	case a.hold != nil:
 		st.endDue(a.hold, now, out)
-	case a.place != nil:
-		st.timeOut(a.place, now, out)
+	case a.waiter != nil:
+		st.timeOut(a.waiter, now, out)
 	case a.node.delay > now.Boot:
-		out.ring(a, a.node.delay)
+		out.setAlarm(a, a.node.delay)
 	case a.node.blocked != nil && a.node.blocked.until > now.Boot:
-		out.ring(a, a.node.blocked.until)
+		out.setAlarm(a, a.node.blocked.until)
 	default:
 		out.do(func(st *State) { st.applyFree(a.node) })
 	}
 	return true
 }
 
-// endDue ends a hold, or one of the locks below it, or puts that off.
-func (st *State) endDue(h *hold, now Instant, out *outcome) {
+// endDue decides the end of an expired hold or of one of its members, or delays it.
+func (st *State) endDue(h *liveHold, now Instant, out *outcome) {
 	n := h.node
-	restores := h.unheard && st.restorable(h)
+	restores := h.unacknowledged && st.restorable(h)
 	group := len(n.holds) == 1 && n.below > 0 && !restores
+	if group && now.Boot < h.groupEnd.until { // a member has ended
+		out.setAlarm(&h.alarm, h.groupEnd.until)
+		return
+	}
 	at, why := h.deadline(now.Boot)
-	if group {
+	if group && at <= now.Boot {
 		at, why = h.groupDeadline(now.Boot)
+		if at > now.Boot {
+			out.do(func(*State) { h.groupEnd = cachedDeadline{at, min(at, now.Boot+retryAfter)} })
+		}
 	}
 	if at = max(at, h.retry); at > now.Boot {
-		out.ring(&h.alarm, at)
+		out.setAlarm(&h.alarm, at)
 		return
 	}
 	end := Record{Cause: why, Limit: h.limit(why), Late: now.Boot - at}
-	if why == CauseUndeliver {
-		end.By = h.Owner
+	if why == CauseUndeliver { // it was due at once
+		end.By, end.Late = h.Owner, 0
 	}
 	ends := h
 	if group {
-		ends, end.Note = n.lastMember(now.Boot), "with its group"
+		ends, end.Note = n.innermostMember(now.Boot), "with its group"
 	}
 	switch {
-	case ends == nil || n.kept():
-		out.ring(&h.alarm, now.Boot+askAgain)
+	case ends == nil || n.cannotEnd():
+		out.setAlarm(&h.alarm, now.Boot+retryAfter)
 	case restores:
-		st.restore(h, now, out)
+		st.revertAdoption(h, now, out)
 	default:
 		st.end(ends, end, now, out)
 	}
 }
 
-// restorable reports whether an undo can bring back the hold that h was adopted from: its session has acquired no other one meanwhile.
-func (st *State) restorable(h *hold) bool {
+// restorable reports whether the undo of an adoption can restore the hold that h was adopted from: its session has no other hold of the name.
+func (st *State) restorable(h *liveHold) bool {
 	if h.previous == nil {
 		return false
 	}
@@ -192,16 +215,16 @@ func (st *State) restorable(h *hold) bool {
 	return s == nil || s.holds[h.Name] == nil
 }
 
-// kept reports whether a hold of n cannot end now: its directory is being changed, or a write under it is under way.
-func (n *node) kept() bool { return n.claim != nil || n.pins > 0 && len(n.holds) == 1 }
+// cannotEnd reports whether no hold of n can end now, because of a change of its directory or a write under it.
+func (n *node) cannotEnd() bool { return n.claim != nil || n.pins > 0 && len(n.holds) == 1 }
 
-// groupDeadline is deadline of a hold with members. When it is too old, it takes them with it. Their signs of life are its own, the end of its
-// connection waits for the ends of theirs, and that of a grant that was not delivered waits for them.
-func (h *hold) groupDeadline(now Time) (at Time, why Cause) {
+// groupDeadline is deadline for a hold with members. At its age it ends together with them. Their signs of life count for it, and after
+// the end of its connection it waits for the ends of theirs. An unacknowledged grant waits for its members.
+func (h *liveHold) groupDeadline(now Time) (at Time, why Cause) {
 	at, why = h.tooOld(), CauseExpire
-	grace := h.graceOver()
+	grace := h.graceEnd()
 	if grace <= now && h.node.openBelow() {
-		grace = now + askAgain
+		grace = now + retryAfter
 	}
 	if grace < at {
 		at, why = grace, CauseDisconnect
@@ -214,28 +237,28 @@ func (h *hold) groupDeadline(now Time) (at Time, why Cause) {
 	return at, why
 }
 
-// lastMember returns a hold below n that ends before the others there, nil if it cannot end now.
-func (n *node) lastMember(now Time) *hold {
+// innermostMember returns a hold below n without members of its own, or nil if it cannot end now.
+func (n *node) innermostMember(now Time) *liveHold {
 	m := n.innermost()
-	if len(m.holds) == 0 || m.kept() || m.holds[0].retry > now {
+	if len(m.holds) == 0 || m.cannotEnd() || m.holds[0].retry > now {
 		return nil
 	}
 	return m.holds[0]
 }
 
-// aliveBelow returns the last sign of life of a hold below n.
+// aliveBelow returns the time of the last sign of life of the holds below n.
 func (n *node) aliveBelow(now Time) (at Time) {
-	n.eachBelow(func(h *hold) { at = max(at, h.alive(now)) })
+	n.eachBelow(func(h *liveHold) { at = max(at, h.alive(now)) })
 	return at
 }
 
-// openBelow reports whether a session that is open acquired a hold below n.
+// openBelow reports whether an open session acquired a hold below n.
 func (n *node) openBelow() (open bool) {
-	n.eachBelow(func(h *hold) { open = open || !h.session.closed })
+	n.eachBelow(func(h *liveHold) { open = open || !h.session.closed })
 	return open
 }
 
-func (n *node) eachBelow(visit func(*hold)) {
+func (n *node) eachBelow(visit func(*liveHold)) {
 	for _, c := range n.children {
 		for _, h := range c.holds {
 			visit(h)
@@ -246,81 +269,68 @@ func (n *node) eachBelow(visit func(*hold)) {
 	}
 }
 
-// timeOut ends the waiting of a session. One whose directory is being made gets the lock.
-func (st *State) timeOut(p *place, now Instant, out *outcome) {
+// timeOut decides the end of a wait. While the disk makes the directory of the lock, the session stays in the queue.
+func (st *State) timeOut(w *waiter, now Instant, out *outcome) {
 	switch {
-	case p.until > now.Boot:
-		out.ring(&p.alarm, p.until)
-	case p.makes != nil:
-		out.ring(&p.alarm, now.Boot+askAgain)
+	case w.until > now.Boot:
+		out.setAlarm(&w.alarm, w.until)
+	case w.claim != nil && w.claim.begun:
+		out.setAlarm(&w.alarm, now.Boot+retryAfter)
 	default:
-		if p.view != nil {
-			st.giveUp(p, nil, now, out)
+		if w.view != nil {
+			st.endJobWait(w, nil, now, out)
 			return
 		}
-		out.unqueue(p, st.timeoutError(p, now))
+		out.unqueue(w, st.timeoutError(w, now))
 	}
 }
 
-func (st *State) timeoutError(p *place, now Instant) error {
-	rule := st.rules.find(p.node.name)
+func (st *State) timeoutError(w *waiter, now Instant) error {
+	rule := st.rules.find(w.node.name)
 	if rule == nil {
 		return ErrNoRule
 	}
-	refused := st.conflict(&acquisition{session: p.session, name: p.node.name, place: p}, rule, now)
+	refused := st.conflict(&acquisition{session: w.session, name: w.node.name, waiter: w}, rule, now)
 	if refused == nil {
-		refused = &QueuedError{Refusal: Refusal{Name: p.node.name}, Next: p.node.queue[0].owner}
+		return &TimeoutError{Waited: now.Boot - w.since, Err: errBarred}
 	}
-	refused.setPlace(p.where())
-	return &TimeoutError{Waited: now.Boot - p.since, Err: refused}
+	queue := st.queueOf(w.node.name)
+	refused.setPosition(QueuePosition{At: slices.Index(queue, w) + 1, Of: len(queue)})
+	return &TimeoutError{Waited: now.Boot - w.since, Err: refused}
 }
 
-// where returns the place's number in its queue; that of a limited rule if there is one.
-func (p *place) where() Place {
-	queue := p.node.queue
-	if p.pool != nil {
-		queue = p.pool.queue
-	}
-	for i, other := range queue {
-		if other == p {
-			return Place{At: i + 1, Of: len(queue)}
-		}
-	}
-	return Place{Of: len(queue)}
-}
-
-// handOver decides whether the first session in the queue of n gets the lock now, and returns false if it does not. It is called
-// again when its outcome is applied.
+// handOver decides whether the first session in the queue of n gets the lock now, and returns false if it does not. The caller applies the
+// outcome and calls handOver again.
 func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	if len(n.queue) == 0 || n.claim != nil || n.blocked != nil {
 		return false
 	}
-	p := n.queue[0]
-	a := p.acquisition()
+	w := n.queue[0]
+	a := w.acquisition()
 	rule := st.rules.find(n.name)
 	switch {
-	case p.view != nil && (rule == nil || rule.automatic == nil || rule.automatic.Report): // since a reload, which leaves the decision to others
-		out.unqueue(p, nil)
+	case w.view != nil && (rule == nil || rule.automatic == nil || rule.automatic.Report): // a reload has ended the automatic locking of the name
+		out.unqueue(w, nil)
 		return true
 	case rule == nil:
-		out.unqueue(p, ErrNoRule)
+		out.unqueue(w, ErrNoRule)
 		return true
 	}
 	if st.reloading && rule.contention.Limit > 0 {
 		return false
 	}
-	if a.heldAt(n, rule) || st.conflict(a, rule, now) != nil { // the first costs less than an error about a thousand holds
+	if a.heldAt(n, rule) || st.conflict(a, rule, now) != nil { // heldAt avoids the cost of an error about a thousand holds
 		return false
 	}
 	if st.barredBy(n.name) != "" {
 		return false
 	}
-	if p.view != nil {
-		st.handOverJob(p, rule, now, out)
+	if w.view != nil {
+		st.handOverJob(w, rule, now, out)
 		return true
 	}
-	if err := st.mayJoin(a); err != nil {
-		out.unqueue(p, err)
+	if err := st.checkMayAcquire(a, now); err != nil {
+		out.unqueue(w, err)
 		return true
 	}
 	st.grant(a, rule, now, out)

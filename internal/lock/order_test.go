@@ -3,6 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +17,10 @@ import (
 // scriptedDisk is a disk whose steps a test replaces.
 type scriptedDisk struct {
 	*locktest.Disk
-	free func() bool
-	make func(lock.Name) error
-	gone func(lock.Hold) bool
+	free    func() bool
+	make    func(lock.Name) error
+	gone    func(lock.Hold) bool
+	restore error
 }
 
 func (d *scriptedDisk) Free(lock.Name) bool { return d.free != nil && d.free() }
@@ -34,11 +38,18 @@ func (d *scriptedDisk) Gone(_ context.Context, h lock.Hold) (bool, error) {
 	return d.gone != nil && d.gone(h), nil
 }
 
+func (d *scriptedDisk) Restore(ctx context.Context, h lock.Hold) (lock.DirectoryID, bool, error) {
+	if d.restore != nil {
+		return lock.DirectoryID{}, false, d.restore
+	}
+	return d.Disk.Restore(ctx, h)
+}
+
 // withDirectories starts a table whose locks have directories.
 func withDirectories(t *testing.T, rules ...lock.Rule) *scene {
 	t.Helper()
 	s := newScene(t, rules...)
-	s.disk = &scriptedDisk{Disk: locktest.NewDisk()}
+	s.disk = &scriptedDisk{Disk: new(locktest.Disk)}
 	s.start()
 	return s
 }
@@ -72,6 +83,27 @@ func TestALimitServesSessionsInOrder(t *testing.T) {
 	_, two, _ := second.Poll(b.ctx)
 	if !one || two {
 		t.Errorf("the first has it: %v, the second: %v", one, two)
+	}
+}
+
+// The release of a limited lock asks the waiting sessions only until one of them takes the place.
+func TestAReleaseUnderALimitServesOneSession(t *testing.T) {
+	calls := 0
+	table := newTable(t, lock.Options{Valid: func() error { calls++; return nil }},
+		lock.Rule{Match: "/p/*", Contention: &lock.Contention{Limit: 1, Wait: time.Minute}})
+	holder := table.Open(lock.Owner{Account: "a"})
+	if _, err := acquire(holder, "/p/x"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		_, _, w, err := table.Open(lock.Owner{Account: "b"}).AcquireOrWait(t.Context(), lock.Name(fmt.Sprint("/p/", i)), func() {})
+		if w == nil {
+			t.Fatal(err)
+		}
+	}
+	calls = 0
+	if err := holder.Release(t.Context(), "/p/x"); err != nil || !table.Held("/p/0") || calls > 10 {
+		t.Errorf("%v; the first has it: %v, after %d decisions", err, table.Held("/p/0"), calls)
 	}
 }
 
@@ -128,6 +160,44 @@ func TestAGroupEndsAtItsAgeThoughAMemberIsAlive(t *testing.T) {
 	}
 }
 
+// To find the end of a group is expensive, so the end of a member makes the table look for it only a second later.
+func TestEndsOfMembersDelayThoseOfTheirGroup(t *testing.T) {
+	b := newScene(t, lock.Rule{Match: "/gr*", MaxIdle: time.Minute}, lock.Rule{Match: "/gr*/*"})
+	b.acquire(b.open("a", "job"), "/group")
+	s := b.open("a", "job")
+	b.acquire(s, "/group/x", "/group/y", "/group/z")
+	b.clock.Advance(2 * time.Minute)
+	s.Touch()
+	b.table.Expire(b.ctx)
+	b.release(s, "/group/x", nil)
+	b.table.Expire(b.ctx)
+	if in, _ := b.table.NextExpiry(); in != time.Second {
+		t.Errorf("after the end of a member the next look is due in %s", in)
+	}
+	b.release(s, "/group/y", nil)
+	b.release(s, "/group/z", nil)
+	b.table.Expire(b.ctx)
+	b.held("", "/group")
+}
+
+// Expire tries seldom to end a member whose directory cannot be removed, and logs it once, also if the member ends with its group.
+func TestTriesToEndAMemberBecomeRare(t *testing.T) {
+	b := withDirectories(t, lock.Rule{Match: "/gr*", MaxAge: 10 * time.Minute}, lock.Rule{Match: "/gr*/*"})
+	var log strings.Builder
+	b.logger = slog.New(slog.NewTextHandler(&log, nil))
+	b.start()
+	b.acquire(b.open("a"), "/group", "/group/x")
+	tries := 0
+	b.disk.OnRemove(func(lock.Hold) error { tries++; return errors.New("a bad sector") })
+	b.pass(20 * time.Minute)
+	if logged := strings.Count(log.String(), "a bad sector"); tries < 5 || tries > 20 || logged != 1 {
+		t.Errorf("%d tries in ten minutes, %d lines in the log", tries, logged)
+	}
+	b.disk.OnRemove(nil)
+	b.pass(time.Minute)
+	b.held("", "/group", "/group/x")
+}
+
 // The members keep a group that is too long without its connection. When all are idle it ends.
 func TestADisconnectedGroupEndsWhenItsMembersAreIdle(t *testing.T) {
 	b := newScene(t, lock.Rule{Match: "/*", OnDisconnect: lock.ReleaseOnDisconnect, MaxIdle: time.Minute}, lock.Rule{Match: "/*/*"})
@@ -157,23 +227,8 @@ func TestAnUndoInASuspensionTakesBackTheLastGrantOnly(t *testing.T) {
 	}
 	b.suspended.Store(false)
 	b.pass(2 * time.Second)
-	if h, err := first.SpeaksFor("/x"); err != nil || h.Token != before.Token {
+	if h, err := first.ActsFor("/x"); err != nil || h.Token != before.Token {
 		t.Errorf("the job's lock after the undo of an adoption: %v", err)
-	}
-}
-
-// The disk does not remove the directory of a grant that was not delivered at once. The server tries again.
-func TestAnUndoThatFailsIsTriedAgain(t *testing.T) {
-	b := withDirectories(t, lock.Rule{Match: "/x"})
-	s := b.open("a")
-	h := b.acquire(s, "/x")
-	b.disk.OnRemove(func(lock.Hold) error { return errors.New("a bad sector") })
-	s.Undo(b.ctx, "/x", h.Token)
-	b.pass(time.Second)
-	b.disk.OnRemove(nil)
-	b.pass(5 * time.Second)
-	if b.table.Held("/x") {
-		t.Error("it stands")
 	}
 }
 
@@ -357,7 +412,7 @@ func TestAFreeNameIsLookedAtAgainAfterDirectoriesWereMoved(t *testing.T) {
 	b.disk.free = func() bool { return true }
 	b.acquire(s, "/l/a")
 	b.disk.free = func() bool {
-		if err := b.table.Exclude(b.ctx, []lock.Name{"/l/b"}, func() error { return nil }); err != nil {
+		if err := s.Exclude(b.ctx, []lock.Name{"/l/b"}, func() error { return nil }); err != nil {
 			t.Error(err)
 		}
 		return true
@@ -367,11 +422,12 @@ func TestAFreeNameIsLookedAtAgainAfterDirectoriesWereMoved(t *testing.T) {
 	}
 }
 
-// A program on the host removed the directory: perhaps another job has worked meanwhile, so the release is refused, once.
+// A program on the host removed the directory, and another job may have worked meanwhile. So the session that releases the lock is
+// refused once; if it is not the session that acquired it, that one is refused, too.
 func TestAReleaseReportsThatTheHostRemovedTheDirectory(t *testing.T) {
 	b := withDirectories(t, lock.Rule{Match: "/x"})
-	s := b.open("a")
-	b.acquire(s, "/x")
+	holder, s := b.open("a", "job"), b.open("a", "job")
+	b.acquire(holder, "/x")
 	b.disk.OnRemove(func(lock.Hold) error { return lock.ErrDirectoryGone })
 	var lost *lock.LostError
 	if err := s.Release(b.ctx, "/x"); !errors.As(err, &lost) || lost.Cause != lock.CauseHostGone || !errors.Is(err, lock.ErrNotHeld) {
@@ -384,4 +440,79 @@ func TestAReleaseReportsThatTheHostRemovedTheDirectory(t *testing.T) {
 	if err := s.Release(b.ctx, "/x"); err != lock.ErrNotHeld {
 		t.Errorf("the second release returns %v", err)
 	}
+	if err := holder.Release(b.ctx, "/x"); !errors.As(err, &lost) {
+		t.Errorf("the release of the holder returns %v", err)
+	}
+}
+
+// A start does not fail because a directory cannot be read: the lock stays held with its directory.
+func TestALockWithAnUnreadableDirectoryStaysHeld(t *testing.T) {
+	b := withDirectories(t)
+	h := b.acquire(b.open("a"), "/locks/x")
+	b.disk.restore = errors.New("permission denied")
+	b.start()
+	if status, _ := b.table.Get("/locks/x"); len(status.Holds) != 1 || status.Holds[0].Directory != h.Directory {
+		t.Errorf("held by %v, before by %v", status.Holds, h)
+	}
+}
+
+// A sweep removes directories without a lock. It keeps that of a grant under way, at or below the name.
+func TestALockIsTakenBeforeItsDirectoryIsMade(t *testing.T) {
+	b := withDirectories(t)
+	b.disk.make = func(lock.Name) error {
+		if !b.table.HeldWithin("/locks/x/y") || !b.table.HeldWithin("/locks/x") || b.table.HeldWithin("/locks/z") {
+			t.Error("the name of a grant under way is not taken")
+		}
+		return nil
+	}
+	b.acquire(b.open("a"), "/locks/x/y")
+}
+
+// A session that does not poll leaves the queue at the end of its time, so the next one gets the lock.
+func TestASessionThatDoesNotPollLeavesTheQueue(t *testing.T) {
+	b := withDirectories(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Wait: time.Minute}})
+	a := b.open("a")
+	b.acquire(a, "/x")
+	silent := b.queue(b.open("b"), "/x")
+	b.release(a, "/x", nil)
+	b.pass(time.Minute)
+	b.acquire(b.open("c"), "/x")
+	if _, over, err := silent.Poll(b.ctx); !over || !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("over: %v, %v", over, err)
+	}
+}
+
+// The wait for a lock ends while a rename above it bars grants.
+func TestATimeoutReportsWhatDelaysAFreeLock(t *testing.T) {
+	b := newScene(t, lock.Rule{Match: "/dir/*", LockDelay: time.Second, Contention: &lock.Contention{Wait: time.Minute}})
+	h := b.acquire(b.open("a"), "/dir/x")
+	waiting := b.queue(b.open("b"), "/dir/x")
+	b.is(b.table.Break(b.ctx, "/dir/x", h.Token, lock.Owner{}, ""), nil)
+	b.is(b.open("c").Exclude(b.ctx, []lock.Name{"/dir"}, func() error { b.pass(time.Minute); return nil }), nil)
+	if _, _, err := waiting.Poll(b.ctx); err == nil || err.Error() != "waited 1m0s: its files are being changed, or the disk is full" {
+		t.Error(err)
+	}
+}
+
+func TestALimitRefusalShowsTheQueue(t *testing.T) {
+	b := newScene(t, lock.Rule{Match: "/p/*", Contention: &lock.Contention{Limit: 1, Wait: time.Minute}})
+	b.acquire(b.open("a"), "/p/1")
+	b.queue(b.open("b"), "/p/2")
+	_, _, _, err := b.open("c").AcquireOrWait(b.ctx, "/p/3", nil)
+	if err == nil || err.Error() != "the limit of 1 locks is reached; 1 in the queue" {
+		t.Error(err)
+	}
+}
+
+// A lock that is being granted to another session is not free.
+func TestAViewShowsAGrantUnderWay(t *testing.T) {
+	b := withDirectories(t)
+	other := b.open("b")
+	b.disk.make = func(lock.Name) error {
+		if v, err := other.View("/locks/x"); !errors.Is(v.Next, lock.ErrHeld) {
+			t.Errorf("MKD would return %v; %v", v.Next, err)
+		}
+		return nil
+	}
+	b.acquire(b.open("a"), "/locks/x")
 }

@@ -1,15 +1,16 @@
 package lock
 
-// outcome is a decision: records to apply, and a reply. A decision changes nothing.
+// outcome is the result of a decision: records to apply, and a reply.
 type outcome struct {
-	records []Record
-	busy    Name // something is under way at the name: when that is over, the same decision is made again. "": nothing is
-	err     error
+	records   []Record
+	busy      Name // a change of this name is under way: the decision is made again after it. "": none is
+	err       error
+	publishes bool // the caller will append a publication
 
-	granted *Hold  // the hold that the session has now
-	adopted Token  // with granted: the token of the hold that it replaces
-	task    *claim // a directory to be made or removed now
-	place   *place // the session waits
+	granted *Hold   // the hold of the session; nil: none
+	adopted Token   // with granted: token of the adopted hold; 0: none
+	claim   *claim  // a directory to make or remove now; nil: none
+	waiter  *waiter // the session waits now; nil: it does not
 }
 
 // reset prepares an outcome for the next decision.
@@ -19,49 +20,54 @@ func (o *outcome) reset() {
 }
 
 // do adds a volatile change.
-func (o *outcome) do(change func(*State)) {
-	o.records = append(o.records, Record{change: change})
+func (o *outcome) do(mutate func(*State)) {
+	o.records = append(o.records, Record{mutate: mutate})
 }
 
-// ring sets an alarm.
-func (o *outcome) ring(a *alarm, at Time) {
+// setAlarm sets an alarm.
+func (o *outcome) setAlarm(a *alarm, at Time) {
 	o.do(func(st *State) { st.agenda.set(a, at) })
 }
 
-// claim starts a change of a directory.
-func (o *outcome) claim(c *claim) {
-	o.records = append(o.records, Record{place: c.place, change: func(st *State) { st.applyClaimed(c) }})
-	o.task = c
+// addClaim starts a change of a directory.
+func (o *outcome) addClaim(c *claim) {
+	o.records = append(o.records, Record{waiter: c.waiter, mutate: func(st *State) { st.applyClaimed(c) }})
+	o.claim = c
 }
 
 // queue has a session wait.
-func (o *outcome) queue(p *place) {
-	o.do(func(st *State) { st.applyQueued(p) })
-	o.place = p
+func (o *outcome) queue(w *waiter) {
+	o.do(func(st *State) { st.applyQueued(w) })
+	o.waiter = w
 }
 
-// keep begins a write.
-func (o *outcome) keep(k kept) {
+// beginWrite begins a write.
+func (o *outcome) beginWrite(k writeScope) {
 	if !k.empty() {
-		o.do(func(st *State) { st.applyKept(k, +1) })
+		o.do(func(st *State) { st.applyScope(k, +1) })
 	}
 }
 
-// unqueue ends the waiting of a session.
-func (o *outcome) unqueue(p *place, why error) {
-	o.records = append(o.records, Record{place: p, change: func(st *State) { st.applyUnqueued(p, why) }})
+// unqueue ends the waiting of a session, with an error or nil.
+func (o *outcome) unqueue(w *waiter, why error) {
+	o.records = append(o.records, Record{waiter: w, mutate: func(st *State) { st.applyUnqueued(w, why) }})
 }
 
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
 
-// grants reports whether the outcome needs room in the log: for a grant, or for one that comes when its directory is made.
-func (o *outcome) grants() bool {
-	if o.task != nil {
-		return o.task.makes
+// needsRoom reports whether the outcome needs room in the log: for a grant, now or when its directory has been made, or for a renewal
+// or publication, which a client may repeat.
+func (o *outcome) needsRoom() bool {
+	if o.publishes {
+		return true
+	}
+	if o.claim != nil {
+		return o.claim.isGrant
 	}
 	for i := range o.records {
-		if r := &o.records[i]; r.Kind == Granted && r.Cause != CauseRestore && r.claim == nil {
+		r := &o.records[i]
+		if r.Kind == Granted && r.Cause != CauseRestore && r.claim == nil || r.Cause == CauseRenew {
 			return true
 		}
 	}

@@ -12,21 +12,21 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// pattern is one of the paths that a rule protects. It alone maps a protected path to the
-// names of its locks. The text that a wildcard matched is taken literally, never as a glob.
+// pattern is one of the protected paths of a rule. It maps a path to the names of its locks. The text that a wildcard matched counts
+// literally, never as a glob.
 type pattern struct {
-	rule  *compiledRule // the rule that it belongs to
-	parts []part
-	match []part // of the rule
-	wild  int    // how many wildcards match has
-	index int    // which of the rule's paths
+	rule       *compiledRule // its rule
+	parts      []part
+	matchParts []part // of the rule
+	wildcards  int    // number of wildcards in match
+	index      int    // number of the path in the rule, from 0
 }
 
-// part is a piece of a glob. Each element of the glob begins with a literal that has its slash, or is one part alone: a **.
+// part is a piece of a glob. Each element of a glob begins with a literal that contains its slash, or is a single part: a **.
 type part struct {
-	kind partKind
-	text string // of a literal the literal text, else the glob
-	n    int    // the number of the wildcard in match that this is, or stands for; 0: none of those
+	kind     partKind
+	text     string // the text of a literal, otherwise the glob
+	wildcard int    // the number of the wildcard in match that it is or refers to; 0: none
 }
 
 type partKind uint8
@@ -52,9 +52,9 @@ func splitGlob(glob string, refer func(n int) (part, error)) (parts []part, wild
 				parts = append(parts, part{kind: partLiteral, text: literal})
 				literal = ""
 			}
-			if p.n == 0 && refer == nil {
+			if p.wildcard == 0 && refer == nil {
 				wild++
-				p.n = wild
+				p.wildcard = wild
 			}
 			parts = append(parts, p)
 		}
@@ -73,10 +73,10 @@ func splitGlob(glob string, refer func(n int) (part, error)) (parts []part, wild
 			case c == '?':
 				add(part{kind: partOne, text: "?"})
 			case c == '[':
-				n = closing(rest, '[', ']')
+				n = bracketLength(rest, '[', ']')
 				add(part{kind: partOne, text: rest[:n]})
 			case c == '{':
-				if n = closing(rest, '{', '}'); n == 0 {
+				if n = bracketLength(rest, '{', '}'); n == 0 {
 					return nil, 0, fmt.Errorf("%s/ has a slash in it, which does not go with protects", rest)
 				}
 				add(part{kind: partBraces, text: rest[:n]})
@@ -115,8 +115,8 @@ func digits(text string) string {
 	return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
 }
 
-// closing returns how long the text is up to the bracket that closes its first one; 0: none does.
-func closing(text string, open, shut byte) int {
+// bracketLength returns the length of the text up to the bracket that closes the first one; 0 if none does.
+func bracketLength(text string, open, shut byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -142,17 +142,17 @@ func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
 		return nil, errors.New("is no glob; a bracket or brace is not closed")
 	}
 	var err error
-	if p.match, p.wild, err = splitGlob(match, nil); err != nil {
+	if p.matchParts, p.wildcards, err = splitGlob(match, nil); err != nil {
 		return nil, fmt.Errorf("match: %w", err)
 	}
-	wildcards := make([]part, p.wild+1)
-	for _, w := range p.match {
-		wildcards[w.n] = w
+	wildcards := make([]part, p.wildcards+1)
+	for _, w := range p.matchParts {
+		wildcards[w.wildcard] = w
 	}
-	used := make([]bool, p.wild+1)
+	used := make([]bool, p.wildcards+1)
 	p.parts, _, err = splitGlob(text, func(n int) (part, error) {
-		if n < 1 || n > p.wild {
-			return part{}, fmt.Errorf("$%d: match has %s", n, wildcardCount(p.wild))
+		if n < 1 || n > p.wildcards {
+			return part{}, fmt.Errorf("$%d: match has %s", n, wildcardCount(p.wildcards))
 		}
 		used[n] = true
 		return wildcards[n], nil
@@ -160,7 +160,7 @@ func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	for n := 1; n <= p.wild; n++ {
+	for n := 1; n <= p.wildcards; n++ {
 		if !used[n] {
 			return nil, fmt.Errorf("lacks $%d: any number of locks would protect the same path", n)
 		}
@@ -213,23 +213,22 @@ func (p part) begins() bool {
 	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
 }
 
-// maxSteps bounds the search for the locks of one path. Only patterns with several wildcards between
-// two slashes come near it, on paths that were made for that.
+// maxSteps bounds the search for the locks of one path. Only patterns with several wildcards in an element come near it, on paths made
+// for that.
 const maxSteps = 1 << 16
 
-// fitting tries all ways in which a pattern fits a path, or may fit some path below it.
+// fitting tries all ways in which a pattern matches a path, or may match some path below it.
 type fitting struct {
-	values []string // what the wildcards stand for
+	values []string // values of the wildcards
 	bound  []bool
 	below  bool
 	steps  int
 	found  func()
 }
 
-// names calls found with each name that the pattern leads from the path to. It returns false
-// if it gave up.
+// names calls found with each name of a lock that the pattern derives from the path. It returns false after maxSteps.
 func (p *pattern) names(path Name, found func(Name)) bool {
-	s := fitting{values: make([]string, p.wild+1), bound: make([]bool, p.wild+1)}
+	s := fitting{values: make([]string, p.wildcards+1), bound: make([]bool, p.wildcards+1)}
 	s.found = func() {
 		if n, ok := p.expand(s.values); ok {
 			found(n)
@@ -245,25 +244,25 @@ func (p *pattern) below(dir Name) bool {
 		return true
 	}
 	may := false
-	s := fitting{values: make([]string, p.wild+1), bound: make([]bool, p.wild+1), below: true, found: func() { may = true }}
+	s := fitting{values: make([]string, p.wildcards+1), bound: make([]bool, p.wildcards+1), below: true, found: func() { may = true }}
 	s.fit(p.parts, string(dir))
 	return may || s.steps >= maxSteps
 }
 
-// expand puts the values in the place of the wildcards of match. Not every text is a name.
+// expand replaces the wildcards of match by the values. It returns false if the result is no clean path.
 func (p *pattern) expand(values []string) (Name, bool) {
 	name := ""
-	for _, part := range p.match {
+	for _, part := range p.matchParts {
 		if part.kind == partLiteral {
 			name += part.text
 		} else {
-			name += values[part.n]
+			name += values[part.wildcard]
 		}
 	}
 	return Name(name), name != "" && path.Clean(name) == name
 }
 
-// fit matches parts with a whole text, which is a path or the rest of one.
+// fit matches parts with the whole text, a path or the rest of one.
 func (s *fitting) fit(parts []part, text string) {
 	if s.steps++; s.steps >= maxSteps {
 		return
@@ -280,12 +279,11 @@ func (s *fitting) fit(parts []part, text string) {
 		return
 	}
 	for n := range p.fits(text, len(rest) == 0 || rest[0].begins()) {
-		s.bind(p.n, text[:n], func() { s.fit(rest, text[n:]) })
+		s.bind(p.wildcard, text[:n], func() { s.fit(rest, text[n:]) })
 	}
 }
 
-// fits yields how much of the text, from its beginning, the part may stand for. The last one of an element stands for all
-// that is left of that.
+// fits yields the possible lengths of a match of the part at the beginning of the text. The last part of an element matches the rest of it.
 func (p part) fits(text string, last bool) iter.Seq[int] {
 	element := len(text)
 	if slash := strings.IndexByte(text, '/'); slash >= 0 {
@@ -321,7 +319,7 @@ func (p part) fits(text string, last bool) iter.Seq[int] {
 	}
 }
 
-// bind goes on with the value for a wildcard, unless it has another one.
+// bind continues with a value for a wildcard, unless that has another one already.
 func (s *fitting) bind(n int, value string, next func()) {
 	switch {
 	case n == 0:

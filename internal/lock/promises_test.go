@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,7 @@ type scene struct {
 	log       lock.Log
 	disk      *scriptedDisk // nil: none
 	rules     *lock.Rules
+	logger    *slog.Logger
 	suspended atomic.Bool
 	table     *lock.Table
 }
@@ -47,7 +49,7 @@ func newScene(t *testing.T, rules ...lock.Rule) *scene {
 // start starts a table on the log.
 func (s *scene) start() {
 	s.Helper()
-	o := lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
+	o := lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Logger: s.logger, Valid: func() error {
 		if s.suspended.Load() {
 			return &lock.SuspendedError{Reason: "a test"}
 		}
@@ -193,7 +195,7 @@ func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 				if policy == "anyone" {
 					released = nil
 				}
-				got, err := other.SpeaksFor(n)
+				got, err := other.ActsFor(n)
 				s.is(err, want)
 				if err == nil && got.Token != hold.Token {
 					t.Errorf("it acts for token %d", got.Token)
@@ -255,6 +257,34 @@ func TestOnlyTheHolderAcquiresLocksBelowItsLock(t *testing.T) {
 	s.release(a, "/group", lock.ErrMembers)
 }
 
+// A session lost a lock, which another client has now, and acquires a lock below it.
+func TestTheRefusalBelowALostLockNamesItsEnd(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/gr*", MaxAge: time.Minute}, lock.Rule{Match: "/gr*/*"})
+	a := s.open("a")
+	s.acquire(a, "/group")
+	s.pass(time.Minute)
+	s.acquire(s.open("b"), "/group")
+	s.clock.Advance(5 * time.Second)
+	_, _, _, err := a.AcquireOrWait(s.ctx, "/group/x", nil)
+	if err == nil || err.Error() != "lies in the lock /group, taken away 5s ago: older than 1m0s" {
+		t.Error(err)
+	}
+}
+
+// A job holds an automatic lock, which RMD does not release, and acquires a lock below it.
+func TestAJobAcquiresLocksBelowItsAutomaticLock(t *testing.T) {
+	s := newScene(t,
+		lock.Rule{Match: "/data/*", Protection: &lock.Protection{Paths: []string{"/data/$1/*.txt"}}, Automatic: &lock.Automatic{}},
+		lock.Rule{Match: "/data/*/x_lock"})
+	a := s.open("a")
+	if _, err := a.Change(s.ctx, "/data/a/f.txt", lock.NoSign, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(s.open("b"), "/data/a/x_lock", lock.ErrNotYours)
+	s.acquire(a, "/data/a/x_lock")
+	s.release(a, "/data/a", lock.ErrAutomatic)
+}
+
 func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s := newScene(t,
 		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/*"})
@@ -265,6 +295,9 @@ func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	b.Touch()
 	s.pass(50 * time.Second)
 	s.held("a", "/group")
+	if status, _ := s.table.Get("/group"); status.Remaining != 10*time.Second {
+		t.Errorf("it expires in %s", status.Remaining)
+	}
 	s.pass(10 * time.Second)
 	s.held("", "/group", "/group/x")
 }
@@ -339,9 +372,9 @@ func TestDirectoryWithLocksIsNotChanged(t *testing.T) {
 	s := newScene(t)
 	a := s.open("a")
 	s.acquire(a, "/locks/dir/x")
-	s.is(s.table.Exclude(s.ctx, []lock.Name{"/other", "/locks/dir"}, func() error { t.Error("it runs"); return nil }), lock.ErrHeld)
+	s.is(a.Exclude(s.ctx, []lock.Name{"/other", "/locks/dir"}, func() error { t.Error("it runs"); return nil }), lock.ErrHeld)
 	s.release(a, "/locks/dir/x", nil)
-	s.is(s.table.Exclude(s.ctx, []lock.Name{"/locks/dir"}, func() error {
+	s.is(a.Exclude(s.ctx, []lock.Name{"/locks/dir"}, func() error {
 		ctx, cancel := context.WithCancel(s.ctx)
 		cancel()
 		_, _, _, err := a.AcquireOrWait(ctx, "/locks/dir/x", nil)
@@ -361,13 +394,13 @@ func protecting() []lock.Rule {
 }
 
 // writes changes a path, and wants the text of the error; "": none.
-func (s *scene) writes(by *lock.Session, change lock.Write, want string) (title lock.Title) {
+func (s *scene) writes(by *lock.Session, change lock.Write, want string) (permit lock.Permit) {
 	s.Helper()
-	err := by.Write(s.ctx, []lock.Write{change}, func(titles []lock.Title) error { title = titles[0]; return nil })
+	err := by.Write(s.ctx, []lock.Write{change}, func(permits []lock.Permit) error { permit = permits[0]; return nil })
 	if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
 		s.Errorf("%s: the error is %v, want %q", change.Path, err, want)
 	}
-	return title
+	return permit
 }
 
 var phone = lock.Write{Path: "/phone.tsv"}
@@ -397,13 +430,13 @@ func TestAWriteNeedsTheHoldThatItBeganWith(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a")
 	s.acquire(a, "/phone_lock")
-	begun := lock.Write{Path: "/phone.tsv", Begun: true, Title: s.writes(a, phone, "")}
+	begun := lock.Write{Path: "/phone.tsv", Begun: true, Permit: s.writes(a, phone, "")}
 	s.writes(a, begun, "")
 	s.release(a, "/phone_lock", nil)
 	s.acquire(a, "/phone_lock")
 	s.writes(a, begun, "which was given back meanwhile")
 	inside := lock.Write{Path: "/phone_lock/file"}
-	inside.Title, inside.Begun = s.writes(a, inside, ""), true
+	inside.Permit, inside.Begun = s.writes(a, inside, ""), true
 	s.release(a, "/phone_lock", nil)
 	s.writes(a, inside, "which was given back meanwhile")
 }
@@ -412,7 +445,7 @@ func TestEveryEndWaitsForPublications(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a", "job")
 	hold := s.acquire(a, "/phone_lock")
-	s.is(a.Write(s.ctx, []lock.Write{phone}, func([]lock.Title) error {
+	s.is(a.Write(s.ctx, []lock.Write{phone}, func([]lock.Permit) error {
 		ctx, cancel := context.WithCancel(s.ctx)
 		cancel()
 		released := a.Release(ctx, "/phone_lock")
@@ -433,7 +466,7 @@ func TestASharedHoldAllowsNoChange(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a")
 	s.acquire(a, "/shared/x")
-	s.writes(a, lock.Write{Path: "/x.doc"}, "which you do not hold alone")
+	s.writes(a, lock.Write{Path: "/x.doc"}, "which you hold shared, not exclusively")
 }
 
 func TestEveryLockOfAPathCounts(t *testing.T) {
@@ -481,7 +514,7 @@ func TestASuspendedServerChangesNothing(t *testing.T) {
 	released := a.Release(s.ctx, "/locks/x")
 	_, renewed := a.Renew(s.ctx, "/locks/x")
 	broken := s.table.Break(s.ctx, "/locks/x", hold.Token, lock.Owner{}, "")
-	written := a.Write(s.ctx, []lock.Write{{Path: "/locks/x/file"}}, func([]lock.Title) error { return nil })
+	written := a.Write(s.ctx, []lock.Write{{Path: "/locks/x/file"}}, func([]lock.Permit) error { return nil })
 	for i, err := range []error{acquired, released, renewed, broken, written} {
 		if !errors.As(err, &not) {
 			t.Errorf("%d: %v", i, err)
@@ -502,7 +535,7 @@ func TestASuspendedServerReportsNoHolder(t *testing.T) {
 	s := newScene(t)
 	s.acquire(s.open("a"), "/locks/x")
 	asked := 0
-	table, err := lock.NewTable(s.ctx, lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Valid: func() error {
+	table, err := lock.NewTable(s.ctx, lock.Options{Log: s.log, Clock: s.clock, Rules: s.rules, Logger: s.logger, Valid: func() error {
 		if asked++; asked > 1 && s.suspended.Load() {
 			return &lock.SuspendedError{Reason: "a test"}
 		}

@@ -7,20 +7,20 @@ type Hold struct {
 	Name     Name
 	Token    Token
 	Owner    Owner
-	Acquired Instant // the moment of the grant
-	Renewed  Instant // the moment from which its age counts; Acquired at first
-	// Automatic is set if a job acquired it by its first look or change, see [Automatic].
+	Acquired Instant // time of the grant
+	Renewed  Instant // start of its age; Acquired at first
+	// Automatic is set if the first look or change of a job acquired it, see [Automatic].
 	Automatic bool
-	Shared    bool // others may hold the name at the same time, shared too
-	// Rule is the rule that limits it, never nil and never changed: the one in force for its name, or, if no rule matches the name
-	// any more, the last one that did. It has no Contention and no Protection.
+	Shared    bool // other shared holds of the name may stand at the same time
+	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, does not
+	// change, and has no Contention, no Protection and no Automatic.
 	Rule  *Rule
-	Asked Asked // the limits that its client set
-	// Directory distinguishes the lock's directory from a later one of the same name; zero while there is none.
+	Asked Asked // limits that its client set
+	// Directory identifies the lock's directory; zero while it has none.
 	Directory DirectoryID
 }
 
-// Asked are limits that a client set for the locks that it acquires. They only shorten those of a rule.
+// Asked has the limits that a client set for its next locks. They only shorten those of a rule.
 type Asked struct {
 	Age     time.Duration // 0: none
 	Release bool          // the lock ends Grace after the connection
@@ -30,28 +30,28 @@ type Asked struct {
 // DirectoryID identifies one directory on disk for as long as it exists.
 type DirectoryID struct {
 	Inode  uint64
-	Birth  int64  // nanoseconds since 1970, as coarse as the file system's clock; 0 where it records none
-	Parent uint64 // the inode of the directory in which it was made
+	Birth  int64  // nanoseconds since 1970, as coarse as the file system's clock; 0: the file system records none
+	Parent uint64 // inode of its parent when it was made
 }
 
 // Kind is the effect of a Record.
 type Kind uint8
 
-// The kinds of records. A log keeps all of them. A record without a kind is a volatile change: of memory only.
+// The kinds of records, all of which go into the log. A record without a kind is a volatile change of memory only.
 const (
-	Granted   Kind = iota + 1 // Hold stands. It replaces the hold of the name with the token Replaces, unless that is 0
-	Ended                     // the hold of Hold.Name with Hold.Token no longer stands
-	Changed                   // the hold with Hold.Token is now as in Hold: renewed, or with a directory
-	Published                 // a change of a file became visible. It changes no hold
+	Granted   Kind = iota + 1 // Hold stands, and the hold of the name with the token Replaces has ended
+	Ended                     // the hold of Hold.Name with Hold.Token has ended
+	Changed                   // the hold with Hold.Token was renewed or got a directory; Hold is its new state
+	Published                 // a change of a file became visible; no hold changes
 )
 
 // Cause is the reason of a record.
 type Cause string
 
-// The causes; these words stand in the log.
+// The causes. The log contains these words.
 const (
 	CauseAcquire    Cause = "acquire"
-	CauseAdopt      Cause = "adopt"   // another session of the same job took the hold over
+	CauseAdopt      Cause = "adopt"   // another session of the same job adopted the hold
 	CauseRestore    Cause = "restore" // an adoption was undone
 	CauseRenew      Cause = "renew"
 	CauseDirectory  Cause = "directory" // the lock got a directory
@@ -60,55 +60,60 @@ const (
 	CauseIdle       Cause = "idle"   // no sign of life
 	CauseBreak      Cause = "break"  // by an administrator
 	CauseDisconnect Cause = "disconnect"
-	CauseUndeliver  Cause = "undelivered"  // the client did not receive the grant
+	CauseUndeliver  Cause = "undelivered"  // the client did not receive the 257
 	CauseHostGone   Cause = "host-removed" // a program on the host removed its directory
 	CausePublish    Cause = "publish"
-	CauseUnused     Cause = "unused" // a job acquired it automatically by a look, and changed nothing in its turn
+	CauseUnused     Cause = "unused" // the look of a job acquired it, and the job changed nothing in its turn
 
-	// The causes of records of the kind Published that are about no change.
+	// Causes of records of the kind Published without a change of a file.
 
-	CauseRefuse  Cause = "refuse"   // a job was refused, see [JobError]; File has the path of the first change
+	CauseRefuse  Cause = "refuse"   // a job was refused, see [JobError]; File has the path of its first change
 	CauseTwoRuns Cause = "two-runs" // two programs seem to run as one job
 )
 
-// The notes of records of the kind Published that count as no change of their own.
+// Notes of records of the kind Published that do not count as changes of their own.
 const (
-	NoteTimes   = "time or mode set"
-	NoteRenamed = "renamed to "
+	NoteTimes       = "time or mode set"
+	NoteRenamed     = "renamed to "
+	NoteUnconfirmed = "unconfirmed" // a second record of an upload
 )
 
-// Record is one change of the lock state. The sequence of records is the log, the history and the events.
+// Record is one change of the lock state. The records that have a kind are, in their order, the log, the history and the events. The others
+// are volatile.
 type Record struct {
 	Kind     Kind
 	Cause    Cause
 	Hold     Hold
-	Replaces Token // of Granted: the token of the hold that ends by it; 0: none
-	By       Owner // the client that caused it
+	Replaces Token // of Granted: token of the hold that it ends; 0: none
+	By       Owner // the client that caused the change
 	At       Instant
 	Note     string
 	File     *Publication // of Published
 
-	// The next fields are for observers. No log keeps them.
+	// Only observers read the next fields. They are not in the log.
 
-	Waited time.Duration // of Granted: how long the client had waited
-	Free   time.Duration // with Waited: how long the lock had been free
-	Late   time.Duration // of Ended by time: how long after its time
-	Limit  time.Duration // of Ended by time: the limit that was exceeded
+	Waited time.Duration // of Granted: time that the client waited
+	Free   time.Duration // with Waited: time that the lock was free before the grant
+	Late   time.Duration // of an expired hold: delay of its end
+	Limit  time.Duration // of an expired hold: the limit that it exceeded
 
-	// The next fields change memory only.
+	// Only State.apply and the table read the next fields. They are not in the log.
 
-	change func(*State) // without a kind: the change
-	claim  *claim       // of Granted: the claim that it fulfils
-	place  *place       // the place whose session must be woken: of Granted, its waiting is over
-	view   *view        // of Granted: the view of the job that acquired the lock automatically
-	turn   Time         // with view: the end of its turn; 0: it changes something
+	mutate func(*State) // without a kind: the change
+	claim  *claim       // of Granted: the claim that it fulfils; nil: none
+	waiter *waiter      // the waiter to wake; of Granted, its waiting is over
+	view   *jobView     // of an automatic grant: the view of the job
+	turn   Time         // with view: end of the turn of a job that only looks; 0: it changes files
 }
 
-// Publication is a change of a protected file that others can see. The Record has the hold that allowed it.
+// isChange reports whether the record is a change of a hold or a file.
+func (r *Record) isChange() bool { return r.Cause != CauseRefuse && r.Cause != CauseTwoRuns }
+
+// Publication is a visible change of a protected file. Its Record has the hold that allowed it.
 type Publication struct {
 	Path   Name
 	Bytes  int64  // the length of the file; 0 if it is gone
-	SHA256 string // of its content, in hexadecimal; "" where that did not change or is gone
+	SHA256 string // of its content, in hexadecimal; "" if the content did not change or is gone
 }
 
 // Entry is one event of the history of a lock or file, as a log returns it.
@@ -116,18 +121,18 @@ type Entry struct {
 	At    Instant
 	Cause Cause
 	Name  Name
-	Token Token         // of the hold that the event is about
+	Token Token         // of the hold
 	By    Owner         // the client that caused it
 	Owner Owner         // of the hold
-	Held  time.Duration // of an end: how long the hold had stood
+	Held  time.Duration // of an end: age of the hold
 	Note  string
 	File  *Publication // of a publication
 	// Automatic is set for the grant of an automatic lock.
 	Automatic bool
 }
 
-// Concerns reports whether the entry is in the history of a name: of the lock of that name, of a file, or of a directory with files that
-// locks protect and with automatic locks in it.
+// Concerns reports whether the entry belongs to the history of a lock, a file or a directory. The history of a directory has the
+// publications and the automatic locks in it.
 func (e *Entry) Concerns(name Name) bool {
 	return e.Name == name || e.File != nil && e.File.Path.Within(name) || e.Automatic && e.Name.Within(name)
 }

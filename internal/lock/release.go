@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// end ends a hold with the cause and note of the record. If it has a directory, and is the last hold of its name, the directory goes first.
-func (st *State) end(h *hold, r Record, now Instant, out *outcome) {
+// end ends a hold with the cause and note of the record. If it is the last hold of its name, its directory is removed first.
+func (st *State) end(h *liveHold, r Record, now Instant, out *outcome) {
 	r.Kind, r.Hold, r.At = Ended, h.Hold, now
 	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && r.Cause != CauseHostGone {
-		out.claim(&claim{record: r})
+		out.addClaim(&claim{record: r})
 		return
 	}
 	out.records = append(out.records, r)
 }
 
-// endIfFree is end for a client: a lock with others below it does not end, and the end waits for a write.
-func (st *State) endIfFree(h *hold, r Record, now Instant, out *outcome) {
+// endIfFree is end for a client: it refuses the end of a lock with members, and waits for a write under way.
+func (st *State) endIfFree(h *liveHold, r Record, now Instant, out *outcome) {
 	switch n := h.node; {
 	case len(n.holds) == 1 && n.below > 0:
 		out.refuse(ErrMembers)
@@ -28,7 +28,7 @@ func (st *State) endIfFree(h *hold, r Record, now Instant, out *outcome) {
 }
 
 // endByHost ends a hold whose directory a program on the host removed.
-func (st *State) endByHost(h *hold, now Instant, out *outcome) {
+func (st *State) endByHost(h *liveHold, now Instant, out *outcome) {
 	st.end(h, Record{Cause: CauseHostGone, By: Owner{Account: HostAccount}}, now, out)
 }
 
@@ -37,9 +37,11 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	r := c.record
 	h := c.node.byToken(r.Hold.Token)
 	switch gone := errors.Is(failed, ErrDirectoryGone); {
-	case gone && r.Cause == CauseRelease: // perhaps another job has worked meanwhile, so the reply is that the lock was lost
+	case gone && r.Cause == CauseRelease: // another job may have worked meanwhile, so the client gets a *LostError
 		st.endByHost(h, now, out)
-		out.forgive(h.session, r.Hold.Name)
+		if s := st.sessions[r.By.Session]; s != nil { // it gets the error now
+			out.forgive(s, r.Hold.Name)
+		}
 		out.refuse(&LostError{Name: r.Hold.Name, Token: r.Hold.Token, Cause: CauseHostGone, By: Owner{Account: HostAccount}, At: now})
 	case gone || failed == nil:
 		r.Note, r.At = strings.TrimSpace(r.Note+" "+note), now
@@ -47,9 +49,9 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	default:
 		out.refuse(failed)
 		out.do(func(st *State) { st.applyUnclaimed(c) })
-		if h.over(now.Boot) {
+		if r.Cause != CauseRelease && r.Cause != CauseBreak { // State.next tries again
 			out.do(func(st *State) {
-				h.retry = later(now.Boot, min(askAgain<<min(h.failures, 10), maxBackoff))
+				h.retry = later(now.Boot, min(retryAfter<<min(h.failures, 10), maxBackoff))
 				h.failures++
 				st.arm(h)
 			})
@@ -57,48 +59,52 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	}
 }
 
-// forgive forgets that a session lost a hold of the name: the client has received that error.
-func (o *outcome) forgive(s *session, name Name) {
-	o.do(func(*State) { delete(s.lost, name) })
+// forgive deletes the note that a session lost a hold of the name, after the client has received that error.
+func (o *outcome) forgive(s *sessionState, name Name) {
+	o.do(func(st *State) {
+		if delete(s.lost, name); len(s.lost) == 0 && !s.lostMany {
+			delete(st.losers, s)
+		}
+	})
 }
 
 // release decides whether a session may release a lock: now, or when its directory is removed.
-func (st *State) release(s *session, name Name, now Instant, out *outcome) {
+func (st *State) release(s *sessionState, name Name, now Instant, out *outcome) {
 	n := st.nodes[name]
 	if n != nil && n.claim != nil {
 		out.busy = name
 		return
 	}
-	h, err := st.releasable(s, name)
+	h, err := st.releasable(s, name, now)
 	if _, lost := s.lost[name]; lost {
 		out.forgive(s, name)
 	}
 	switch {
 	case err != nil:
-		out.refuse(st.refreshed(err, now))
+		out.refuse(err)
 	default:
 		st.endIfFree(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
 	}
 }
 
-// undo takes the last grant of a hold back, which the client did not receive: the hold ends as soon as it can, see [State.next].
-func (st *State) undo(granted Hold, out *outcome) {
+// markUndelivered marks a hold whose 257 the client did not receive. [State.next] ends it as soon as possible.
+func (st *State) markUndelivered(granted Hold, out *outcome) {
 	h := st.nodes[granted.Name].byToken(granted.Token)
 	if h == nil || h.Owner.Session != granted.Owner.Session {
 		out.refuse(ErrStale)
 		return
 	}
-	out.do(func(st *State) { st.applyHeard(h.Name, h.Token, false) })
+	out.do(func(st *State) { st.applyAcknowledged(h.Name, h.Token, false) })
 }
 
-// restore gives an adopted hold back to the session that had it, so that its job keeps the lock.
-func (st *State) restore(h *hold, now Instant, out *outcome) {
+// revertAdoption undoes an adoption: the earlier session has its hold again, so its job keeps the lock.
+func (st *State) revertAdoption(h *liveHold, now Instant, out *outcome) {
 	before := *h.previous
 	before.Directory, before.Rule = h.Directory, h.Rule
 	out.records = append(out.records, Record{Kind: Granted, Cause: CauseRestore, Hold: before, Replaces: h.Token, By: h.Owner, At: now})
 }
 
-// breakUp decides the end of a hold that an administrator takes away.
+// breakUp decides the end of a hold that an administrator breaks.
 func (st *State) breakUp(name Name, token Token, by Owner, why string, now Instant, out *outcome) {
 	n := st.nodes[name]
 	h := n.byToken(token)
@@ -114,8 +120,8 @@ func (st *State) breakUp(name Name, token Token, by Owner, why string, now Insta
 	}
 }
 
-// hostGone decides the end of a hold whose directory a program on the host removed. While the directory is being changed, or a write
-// under the hold is under way, nothing ends: the directory is looked at again later.
+// hostGone decides the end of a hold whose directory a program on the host removed. While a change of the directory or a write under the
+// hold is under way, it does nothing; the next check repeats it.
 func (st *State) hostGone(name Name, token Token, now Instant, out *outcome) {
 	n := st.nodes[name]
 	if h := n.byToken(token); h != nil && n.claim == nil && n.pins == 0 {
@@ -123,36 +129,36 @@ func (st *State) hostGone(name Name, token Token, now Instant, out *outcome) {
 	}
 }
 
-// renew decides a new age for the hold for which the session acts.
-func (st *State) renew(s *session, name Name, now Instant, out *outcome) {
+// renew decides a new age for the hold that the session acts for.
+func (st *State) renew(s *sessionState, name Name, now Instant, out *outcome) {
 	n := st.nodes[name]
 	if n != nil && n.claim != nil {
 		out.busy = name
 		return
 	}
-	h, _, err := st.holdOf(s, name)
+	h, _, err := st.holdOf(s, name, now)
 	if err != nil {
-		out.refuse(st.refreshed(err, now))
+		out.refuse(err)
 		return
 	}
 	st.renewHold(h, s.owner, now, out)
 	out.granted = &out.records[len(out.records)-1].Hold
 }
 
-func (st *State) renewHold(h *hold, by Owner, now Instant, out *outcome) {
+func (st *State) renewHold(h *liveHold, by Owner, now Instant, out *outcome) {
 	renewed := h.Hold
 	renewed.Renewed = now
 	out.records = append(out.records, Record{Kind: Changed, Cause: CauseRenew, Hold: renewed, By: by, At: now})
 }
 
-// addDirectory decides that the lock gets a directory for the files in it, if it has none.
-func (st *State) addDirectory(s *session, name Name, out *outcome) {
+// addDirectory claims a directory for the files in a held lock that has none.
+func (st *State) addDirectory(s *sessionState, name Name, out *outcome) {
 	n := st.nodes[name]
 	switch {
 	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}) || n.holds[0].Automatic:
 	case n.claim != nil:
 		out.busy = name
 	default:
-		out.claim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, adds: true})
+		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, addsDirectory: true})
 	}
 }

@@ -1,33 +1,36 @@
 package lock
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
-// SetRules replaces the rules. Locks that are held follow the new ones in all fields of a Rule before it returns: the next Expire ends a
-// lock that is too old now. Limits that a client set stay. A held lock that no rule matches any more keeps its old one. It goes
-// through the names a few at a time, so that it delays no other caller; locks with a limit are granted when it is over.
+// SetRules replaces the rules. When it returns, all held locks follow the new rules, so the next Expire ends locks that are too old now.
+// Limits that clients set stay. A held lock without a new rule keeps its old one. SetRules visits a few names at a time, so that other
+// callers wait only shortly; grants under a limit wait for its end.
 func (t *Table) SetRules(rules *Rules) {
 	t.reload.Lock()
 	defer t.reload.Unlock()
 	t.do(func(st *State, now Instant) { st.applyRules(rules, now) })
-	for names := range slices.Chunk(t.names(t.nodes, func(*node) bool { return true }), followBatch) {
+	for names := range slices.Chunk(t.namesWhere(t.allNodes, func(*node) bool { return true }), followBatch) {
 		t.do(func(st *State, now Instant) { st.applyFollow(names, now) })
 	}
 	t.do(func(st *State, _ Instant) { st.applyFollowed() })
 }
 
-// followBatch is how many names follow a reload at a time.
+// followBatch is the number of names that follow a reload at a time.
 const followBatch = 64
 
-// applyRules puts rules in force for all decisions. Holds and limits follow name by name, see follow.
+// applyRules makes all decisions use the rules. Holds and limits follow name by name, see follow.
 func (st *State) applyRules(rules *Rules, at Instant) {
-	if !slices.EqualFunc(rules.automatic, st.rules.automatic, (*pattern).sameLock) { // the looks of jobs that run are not known
+	if !slices.EqualFunc(rules.automaticPatterns, st.rules.automaticPatterns, (*pattern).sameLock) { // no view has earlier looks of running jobs
 		st.floor = floor{until: later(at.Boot, rememberJob)}
 	}
 	st.rules, st.reloading = rules, true
 	st.pools = make(map[poolKey]*pool)
 }
 
-// applyFollow has names follow the rules in force.
+// applyFollow makes names follow the current rules.
 func (st *State) applyFollow(names []Name, at Instant) {
 	for _, name := range names {
 		if n := st.nodes[name]; n != nil {
@@ -36,35 +39,31 @@ func (st *State) applyFollow(names []Name, at Instant) {
 	}
 }
 
-// follow has a name follow the rules in force. A hold that no rule matches keeps its own.
+// follow makes a name follow the current rules. A hold without a new rule keeps its old one.
 func (st *State) follow(n *node, at Instant) {
 	if rule := st.rules.find(n.name); rule != nil {
 		for _, h := range n.holds {
 			if h.Rule.MaxIdle == 0 {
-				h.idleFrom = at.Boot // no sign of life was counted before
+				h.idleFrom = at.Boot // no signs of life were counted before
 			}
-			h.Rule = &rule.Rule
+			h.Rule = &rule.holdRule
 			st.arm(h)
 		}
 	}
 	if n.counted && !st.inForce(n.pool) {
 		st.countIn(n)
 	}
-	for _, p := range n.queue {
-		if !st.inForce(p.pool) {
-			st.pool(p)
+	for _, w := range n.queue {
+		if !st.inForce(w.pool) {
+			st.joinPool(w)
 		}
 	}
 	st.touch(n)
 }
 
-// applyFollowed ends a reload: the limits are known, and the sessions that wait for them go on.
+// applyFollowed ends a reload: the counts of limits are complete, so their queues are served.
 func (st *State) applyFollowed() {
 	st.reloading = false
-	for _, p := range st.pools {
-		for _, waiting := range p.queue {
-			st.touch(waiting.node)
-		}
-	}
+	st.vacated = slices.AppendSeq(st.vacated, maps.Values(st.pools))
 	st.touch(st.nodes["/"])
 }

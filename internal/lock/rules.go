@@ -10,55 +10,52 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Rules is an ordered set of rules, the first match of which wins. It does not change, and
-// is for use by several goroutines.
+// Rules is an ordered list of rules; the first match counts. It never changes, and is for use by several goroutines.
 type Rules struct {
-	rules     []*compiledRule
-	patterns  []*pattern // the files that they protect, in the order of the rules
-	automatic []*pattern // those of automatic rules, also of rules that only report, and the directories that contain these files
-	prefixes  []Name
-	never     map[Name]struct{} // prefixes, to look up
-	limited   bool              // some rule has a limit
+	rules             []*compiledRule
+	protectedPatterns []*pattern // protected paths, in the order of the rules
+	automaticPatterns []*pattern // paths of automatic rules, including rules that only report, and the directories that contain these paths
+	prefixes          []Name
+	prefixSet         map[Name]struct{} // prefixes as a set
+	limited           bool              // some rule has a limit
 }
 
-// compiledRule is one of a set of rules, ready for use. It does not change.
+// compiledRule is a rule, ready for use. It never changes.
 type compiledRule struct {
-	Rule       // as a hold has it: without Contention and Protection
+	holdRule   Rule // without Contention, Protection and Automatic, as in a Hold
 	glob       nameGlob
 	contention Contention // with its defaults
 	protection Protection
 	automatic  *Automatic
 }
 
-// NewRules checks the globs of the rules and compiles them; words left empty get their defaults. It
-// reports everything that is wrong at once, each error with the number and match of its rule. Package config
-// checks other words, and durations.
-// No rules at all is fine: then nothing is a lock.
+// NewRules compiles rules and fills in defaults. It returns all errors at once, each with the number and the match of its rule. It checks
+// globs and patterns; package config checks the other fields. Without rules nothing is a lock.
 func NewRules(rules []Rule) (*Rules, error) {
-	r := &Rules{never: make(map[Name]struct{})}
+	r := &Rules{prefixSet: make(map[Name]struct{})}
 	var errs []error
 	for i, rule := range rules {
 		rule.OnDisconnect = cmp.Or(rule.OnDisconnect, KeepOnDisconnect)
 		rule.Release = cmp.Or(rule.Release, ReleaseAddress)
 		glob, err := newGlob(rule.Match)
 		if err != nil {
-			errs = append(errs, named(i, rule, err))
+			errs = append(errs, ruleError(i, rule, err))
 			continue
 		}
 		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone(), automatic: rule.Automatic}
 		rule.Contention, rule.Protection, rule.Automatic = nil, nil, nil
-		c.Rule = rule
+		c.holdRule = rule
 		r.rules = append(r.rules, c)
 		r.limited = r.limited || c.contention.Limit > 0
 		r.addPrefix(fixedPrefix(rule.Match))
 	}
 	for i, rule := range r.rules {
-		if !strings.ContainsAny(rule.Match, `*?[{\`) && r.isPrefix(Name("/"+strings.TrimPrefix(rule.Match, "/"))) {
-			errs = append(errs, named(i, rule.Rule, errors.New("another rule needs this name as a plain directory")))
+		if !strings.ContainsAny(rule.holdRule.Match, `*?[{\`) && r.isPrefix(Name("/"+strings.TrimPrefix(rule.holdRule.Match, "/"))) {
+			errs = append(errs, ruleError(i, rule.holdRule, errors.New("another rule needs this name as a plain directory")))
 		}
 	}
-	errs = append(errs, r.protect(rules)...)
-	errs = append(errs, r.automate()...)
+	errs = append(errs, r.compileProtected(rules)...)
+	errs = append(errs, r.compileAutomatic()...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -66,7 +63,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 	return r, nil
 }
 
-func named(i int, rule Rule, err error) error {
+func ruleError(i int, rule Rule, err error) error {
 	return fmt.Errorf("lock rule %d (match %q): %w", i+1, rule.Match, err)
 }
 
@@ -81,28 +78,27 @@ func contentionOf(rule Rule) Contention {
 	return c
 }
 
-// addPrefix adds a directory and those above it: none of them can be a lock, for
-// a lock comes and goes, and a fixed prefix stays.
+// addPrefix adds a directory and those above it to the fixed prefixes. They always exist, so none of them can be a lock.
 func (r *Rules) addPrefix(n Name) {
 	for ; n != "/" && !r.isPrefix(n); n = n.Parent() {
-		r.never[n] = struct{}{}
+		r.prefixSet[n] = struct{}{}
 		r.prefixes = append(r.prefixes, n)
 	}
 }
 
 func (r *Rules) isPrefix(n Name) bool {
-	_, ok := r.never[n]
+	_, ok := r.prefixSet[n]
 	return ok
 }
 
-// For returns the first rule that matches the name, as a hold has it: without Contention and Protection; false if none
-// does, and for "/" and every fixed prefix.
+// For returns the first rule that matches the name, without Contention, Protection and Automatic. It returns false if none does, for "/",
+// and for fixed prefixes.
 func (r *Rules) For(n Name) (Rule, bool) {
 	rule := r.find(n)
 	if rule == nil {
 		return Rule{}, false
 	}
-	return rule.Rule, true
+	return rule.holdRule, true
 }
 
 // find returns the first rule that matches the name, or nil.
@@ -118,7 +114,7 @@ func (r *Rules) find(n Name) *compiledRule {
 	return nil
 }
 
-// limitedBy returns the rule of the name if that has a limit, or nil.
+// limitedBy returns the rule of the name if the rule has a limit, or nil.
 func (r *Rules) limitedBy(n Name) *compiledRule {
 	if !r.limited {
 		return nil
@@ -129,18 +125,16 @@ func (r *Rules) limitedBy(n Name) *compiledRule {
 	return nil
 }
 
-// Prefixes returns the directories that must exist for locks to be made in, the ones
-// above before the ones below: the fixed prefixes of all rules (of "/locks/**" it is /locks)
-// and the directories above them, but not "/". None of them is ever a lock.
+// Prefixes returns the fixed prefixes of all rules, such as /locks for "/locks/**", and the directories above them without "/", sorted. They
+// must exist before locks can be made in them, and are never locks.
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }
 
-// Roots returns the directories that all locks lie below, for a search for directories that
-// are locks: the fixed prefixes of the rules without those that lie below another. nil
-// means anywhere: some rule, such as **/*_lock, has no fixed prefix.
+// Roots returns the outermost fixed prefixes of the rules: all locks lie below them. nil means anywhere, because a rule such as **/*_lock
+// has no fixed prefix.
 func (r *Rules) Roots() []Name {
 	var roots []Name
 	for _, rule := range r.rules {
-		p := fixedPrefix(rule.Match)
+		p := fixedPrefix(rule.holdRule.Match)
 		if p == "/" {
 			return nil
 		}
@@ -154,7 +148,7 @@ func (r *Rules) Roots() []Name {
 	return roots
 }
 
-// fixedPrefix returns the directory that all names which the glob matches lie below.
+// fixedPrefix returns the innermost directory that contains all names which match the glob.
 func fixedPrefix(glob string) Name {
 	base, _ := doublestar.SplitPattern("/" + strings.TrimPrefix(glob, "/"))
 	return Name(base)

@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// Session is a client connection to a table: it acquires and releases locks. Its methods may be called by several goroutines.
-// Touch, Begin and End cost next to nothing.
+// Session is a client connection to a table: it acquires and releases locks. It is for use by several goroutines. Touch, Begin and End
+// take no mutex.
 type Session struct {
 	table *Table
 	id    SessionID
-	s     *session
+	s     *sessionState
 }
 
 // maxNonce is the length of the longest nonce.
 const maxNonce = 128
 
-// gonePatience bounds a look at the directory of a lock that is refused.
-const gonePatience = 100 * time.Millisecond
+// goneTimeout bounds the look at the directory of a lock that is about to be refused.
+const goneTimeout = 100 * time.Millisecond
 
-// Open begins a session of the account, address and nonce of o, with an id that
-// was never used before. Close ends it.
+// Open begins a session with the account, address and nonce of o and a new id. Close ends it.
 func (t *Table) Open(o Owner) *Session {
-	s := &session{owner: o}
+	s := &sessionState{owner: o, network: networkOf(o.Address)}
 	t.do(func(st *State, now Instant) {
 		t.sessions++
 		s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now
-		s.seen.Store(int64(now.Boot))
+		s.lastActivity.Store(int64(now.Boot))
 		st.sessions[s.owner.Session] = s
 		st.join(s, now.Boot)
 	})
@@ -38,22 +37,21 @@ func (t *Table) Open(o Owner) *Session {
 // ID returns the session's id.
 func (s *Session) ID() SessionID { return s.id }
 
-// Owner returns the owner of the session's next hold.
+// Owner returns the account, address, id and nonce of the session, as its next hold has them.
 func (s *Session) Owner() Owner {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	return s.s.owner
 }
 
-// SetNonce makes the session the same job as every other one of its account with this
-// nonce, see Owner; "" ends that. Holds keep the nonce with which they were acquired. A
-// nonce is at most 128 visible ASCII characters.
+// SetNonce joins the session to the job of all sessions of its account with this nonce, see Owner; "" ends that. Holds keep the nonce
+// with which they were acquired. A nonce is at most 128 visible ASCII characters.
 func (s *Session) SetNonce(nonce string) error {
 	if len(nonce) > maxNonce {
-		return errors.New("the nonce is longer than 128 characters")
+		return errors.New("the word is longer than 128 characters")
 	}
 	if strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("the nonce has a character that is not visible ASCII")
+		return errors.New("the word has a character that is not visible ASCII")
 	}
 	s.table.do(func(st *State, now Instant) { st.applyNonce(s.s, nonce, now.Boot) })
 	return nil
@@ -64,36 +62,33 @@ func (s *Session) set(change func(*settings)) {
 	s.table.do(func(*State, Instant) { change(&s.s.settings) })
 }
 
-// SetAge limits the age of the locks that the session acquires from now on. Their rule
-// may end them sooner. 0 removes the limit.
+// SetAge limits the age of the locks that the session acquires from now on. Their rule may end them sooner. 0 removes the limit.
 func (s *Session) SetAge(age time.Duration) {
 	s.set(func(to *settings) { to.asked.Age = max(age, 0) })
 }
 
-// SetDisconnect makes the locks that the session acquires from now on end when its connection has ended, after the grace. Their rule may end
-// them sooner.
+// SetDisconnect makes the locks that the session acquires from now on end when the grace after the end of its connection is over. Their
+// rule may end them sooner.
 func (s *Session) SetDisconnect(grace time.Duration) {
 	s.set(func(to *settings) { to.asked.Release, to.asked.Grace = true, max(grace, 0) })
 }
 
-// SetWait sets how long AcquireOrWait waits from now on, in place of the time in the rules. 0: not at all.
+// SetWait sets the time that AcquireOrWait waits from now on, in place of the time in the rules. 0: it does not wait.
 func (s *Session) SetWait(d time.Duration) {
 	s.set(func(to *settings) { to.wait, to.waits = max(d, 0), true })
 }
 
-// SetReader sets whether the session only reads protected files: then it holds locks together with others, where
-// their rule has ReadersShare.
+// SetReader sets whether the session only reads protected files. Readers hold locks together if the rule has ReadersShare.
 func (s *Session) SetReader(reader bool) { s.set(func(to *settings) { to.reader = reader }) }
 
-// SetMaxLocks sets how many locks the session's account may hold before the session is refused more; 0: any number. Locks
-// that it holds already stay, and it may adopt them.
+// SetMaxLocks sets the number of locks of the account at which the session gets no more; 0: no limit. Held locks stay, and the session
+// may adopt them.
 func (s *Session) SetMaxLocks(n int) { s.set(func(to *settings) { to.maxLocks = n }) }
 
 // Touch is a sign of life of the client, for max_idle.
-func (s *Session) Touch() { s.s.seen.Store(int64(s.table.clock.Now().Boot)) }
+func (s *Session) Touch() { s.s.lastActivity.Store(int64(s.table.clock.Now().Boot)) }
 
-// Begin marks the begin of a command, which is a sign of life for as
-// long as it lasts. Each Begin needs its End.
+// Begin marks the begin of a command, which is a sign of life while it lasts. Call End after it.
 func (s *Session) Begin() { s.s.commands.Add(1) }
 
 // End marks the end of a command.
@@ -102,13 +97,12 @@ func (s *Session) End() {
 	s.s.commands.Add(-1)
 }
 
-// Work is a sign of life of a client that does real work: bytes of its file transfers move, or it changed a file. For
-// the session's own holds it is a Touch. It counts as well for the holds of its account's ended sessions that are of
-// its job: those from the same address, see [ReleaseAddress], of a name of which this session never lost a hold, and
-// those with its nonce. Their release policy does not matter. Other commands, logins, listings, and MKD and RMD of
-// locks and directories, are no Work: clients that wait for the lock, and programs that remove old locks, send them, too.
+// Work is a sign of life of a client that transfers bytes or has changed a file. For the session's own holds it is a Touch. It also
+// counts for the holds of ended sessions of the account that have the session's nonce, or come from its address and have a name of which
+// the session never lost a hold. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
+// send these, too.
 //
-// Its cost grows with the holds of the account's ended sessions.
+// Its cost grows with the number of holds of the account's ended sessions.
 func (s *Session) Work() {
 	s.Touch()
 	t := s.table
@@ -116,7 +110,7 @@ func (s *Session) Work() {
 	defer t.mu.Unlock()
 	now := t.clock.Now().Boot
 	s.s.worked = now
-	s.s.each(func(v *view) { v.active = now })
+	s.s.eachView(func(v *jobView) { v.active = now })
 	a := t.st.accounts[s.s.owner.Account]
 	if a == nil || a.ended == 0 || s.s.closed {
 		return
@@ -127,7 +121,7 @@ func (s *Session) Work() {
 			continue
 		}
 		for _, h := range ended.holds {
-			if h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h)) {
+			if h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
 				h.idleFrom = now
 			}
 			t.walkLocked(&steps)
@@ -135,54 +129,52 @@ func (s *Session) Work() {
 	}
 }
 
-// AcquireOrWait acquires the lock, if its rule, its holders and the queue let the session. If they do not, and wake is not
-// nil, the session waits in the queue, for the time of its rule or of SetWait: then the hold is zero, and the
-// Waiting is not nil. Changes of the name that are under way are waited for in any case. The session must
-// not acquire the same name otherwise meanwhile.
+// AcquireOrWait acquires the lock. If it is not free and wake is not nil, the session starts to wait in the queue, for the time of its rule
+// or of SetWait: then the hold is zero and the Waiting is not nil, and the session must not acquire the name otherwise meanwhile.
+// AcquireOrWait always waits for changes of the name that are under way.
 //
-// A session of the same account and nonce as the hold that stands, other than the one that
-// acquired it, adopts it: it gets a new hold with a new token and a full age, and the old token
-// stands no longer; adopted is that.
+// A session with the account and nonce of the hold, but not the acquiring session, adopts the hold: it gets a new hold with a new token
+// and a full age. adopted is the old token, which no longer stands.
 //
-// Clients that try again and again compete for a lock that comes free: the next try gets it, unless a session waits.
+// A free lock goes to the first waiting session, otherwise to the next caller.
 //
 // The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *HostError (all match
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
-// After ErrUncertain the lock may be the session's for a moment; the server ends it as soon as it can, or the session's next try gets it.
+// After ErrUncertain the session may hold the lock for a moment: the server ends the hold as soon as possible, or the session's next
+// call returns it.
 //
-// The name is claimed while the disk makes the directory of the lock. Only then the lock is granted.
+// The name is claimed while the disk makes the directory. The grant follows.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
 	t := s.table
 	for looked := false; ; looked = true {
 		var r result
 		a := &acquisition{session: s.s, name: n, wake: wake, unbars: t.st.unbars.Load()}
-		a.free = t.disk != nil && t.disk.Free(n)
-		r, err = t.change(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
-		if held, ok := err.(*HeldError); ok && !looked && held.Name == n && t.hostTook(ctx, n) {
+		a.diskFree = t.disk != nil && t.disk.Free(n)
+		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
+		if held, ok := err.(*HeldError); ok && !looked && held.Name == n && t.endIfHostRemoved(ctx, n) {
 			continue
 		}
-		if err == nil && r.task != nil {
-			r, err = t.complete(ctx, r.task)
+		if err == nil && r.claim != nil {
+			r, err = t.complete(ctx, r.claim)
 		}
 		if err != nil {
 			return Hold{}, 0, nil, err
 		}
-		if r.place != nil {
-			return Hold{}, 0, &Waiting{session: s, place: r.place}, nil
+		if r.waiter != nil {
+			return Hold{}, 0, &Waiting{session: s, waiter: r.waiter}, nil
 		}
 		if r.adopted != 0 && t.disk != nil && r.granted.Directory != (DirectoryID{}) {
 			t.disk.Freshen(r.granted)
 		}
-		return r.granted, r.adopted, nil, t.written(ctx, r)
+		return r.granted, r.adopted, nil, t.awaitGrant(ctx, r)
 	}
 }
 
-// Renew counts the age of the hold for which the session acts from now on anew, under the same
-// token. Its errors are those of SpeaksFor and of the log.
+// Renew restarts the age of the session's hold, see ActsFor, under the same token. The errors are those of ActsFor and of the log.
 func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	t := s.table
-	r, err := t.change(ctx, func(now Instant, out *outcome) { t.st.renew(s.s, n, now, out) })
+	r, err := t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.renew(s.s, n, now, out) })
 	if err != nil {
 		return Hold{}, err
 	}
@@ -192,26 +184,26 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 	return r.granted, t.log.Wait(ctx, r.end, true)
 }
 
-// Release releases the hold of the name for which the session acts, of several its own, else the oldest; with release = address
-// also one of another connection of its client, see [ReleaseAddress]; with release = anyone any hold. A session that
-// lost one of the name gets an error at its first try. Release waits for writes under way. After that the session has forgotten that it lost a hold of the name.
+// Release releases a hold of the name that the session may release: its own, otherwise the oldest of those that its job, its client or
+// the rule's release policy allows, see [ReleasePolicy]. It waits for writes under way. If the session has lost a hold of the name, its
+// first call returns a *LostError and clears that.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
 func (s *Session) Release(ctx context.Context, n Name) error {
-	if err := s.table.valid(); err != nil {
+	if err := s.table.checkValid(); err != nil {
 		return err
 	}
 	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
 }
 
-// Undo ends a hold of the session whose grant the client did not receive, and no other one. After an undone adoption the session that had
-// the lock has it again. The session may be closed. The hold ends now, or as soon as Expire can end it: after a suspension, a write under way, and its members.
-// The error is ErrStale if the token does not stand or is not the session's.
+// Undo ends a hold of the session whose grant the client did not receive. After an undone adoption the earlier session has its hold again.
+// The session may be closed. If a suspension, a write under way or members delay the end, Expire ends the hold later. The error is
+// ErrStale if no hold of the session has the token.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	t := s.table
 	_, err := t.decide(ctx, func(_ Instant, out *outcome) {
-		t.st.undo(Hold{Name: n, Token: token, Owner: Owner{Session: s.id}}, out)
+		t.st.markUndelivered(Hold{Name: n, Token: token, Owner: Owner{Session: s.id}}, out)
 	})
 	if err == nil {
 		t.Expire(ctx)
@@ -219,28 +211,28 @@ func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	return err
 }
 
-// Break takes the lock away from the holder with the token, and has the reason recorded. Nothing else ends. The errors are ErrNotHeld, ErrStale,
-// ErrMembers, and those of the disk and the log.
+// Break ends the hold with the token for an administrator, and records the reason. The errors are ErrNotHeld, ErrStale, ErrMembers, and
+// those of the disk and the log.
 func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
-	if err := t.valid(); err != nil {
+	if err := t.checkValid(); err != nil {
 		return err
 	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.breakUp(n, token, by, why, now, out) })
 }
 
-// HostGone ends a hold whose directory a program on the host removed, unless a write under it is under way.
+// HostGone ends a hold whose directory a program on the host removed. It does nothing while a write under the hold is under way.
 func (t *Table) HostGone(ctx context.Context, h Hold) error {
-	if err := t.valid(); err != nil {
+	if err := t.checkValid(); err != nil {
 		return err
 	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 }
 
-// end makes a decision that ends a hold, to its last step.
+// end makes a decision that ends a hold, removes the directory, and waits for the log.
 func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) error {
 	r, err := t.decide(ctx, f)
-	if err == nil && r.task != nil {
-		r, err = t.complete(ctx, r.task)
+	if err == nil && r.claim != nil {
+		r, err = t.complete(ctx, r.claim)
 	}
 	if err != nil {
 		return err
@@ -248,9 +240,9 @@ func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) erro
 	return t.log.Wait(ctx, r.end, false)
 }
 
-// hostTook looks at the directory of a held lock, ends the hold if a program on the host removed it, and reports whether the lock may have come
-// free: another caller may have ended the hold meanwhile.
-func (t *Table) hostTook(ctx context.Context, n Name) bool {
+// endIfHostRemoved ends the hold of a lock whose directory a program on the host removed, and reports whether the lock may be free now. It
+// also may be if another caller has ended the hold meanwhile.
+func (t *Table) endIfHostRemoved(ctx context.Context, n Name) bool {
 	if t.disk == nil {
 		return false
 	}
@@ -262,7 +254,7 @@ func (t *Table) hostTook(ctx context.Context, n Name) bool {
 	}
 	h := is.holds[0].Hold
 	t.mu.Unlock()
-	looking, cancel := context.WithTimeout(ctx, gonePatience)
+	looking, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	if gone, err := t.disk.Gone(looking, h); err != nil || !gone {
 		return false
@@ -277,18 +269,17 @@ func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
 	if t.disk == nil {
 		return nil
 	}
-	r, err := t.change(ctx, func(_ Instant, out *outcome) { t.st.addDirectory(s.s, n, out) })
-	if err == nil && r.task != nil {
-		if r, err = t.complete(ctx, r.task); err == nil {
+	r, err := t.decideIfValid(ctx, func(_ Instant, out *outcome) { t.st.addDirectory(s.s, n, out) })
+	if err == nil && r.claim != nil {
+		if r, err = t.complete(ctx, r.claim); err == nil {
 			err = t.log.Wait(ctx, r.end, true)
 		}
 	}
 	return err
 }
 
-// Close ends the session: its connection and its transfers are over. Holds with on_disconnect = release
-// end, if nothing keeps them (members, a write under way), or wait for their grace
-// from now on. The others stand. Only the first call does anything.
+// Close ends the session after its connection and its transfers. The grace of holds with on_disconnect = release begins; those without a
+// grace end, or end later if members or a write under way delay that. Other holds stand. Only the first call has an effect.
 func (s *Session) Close(ctx context.Context) {
 	t := s.table
 	s.Touch()
@@ -304,7 +295,7 @@ func (s *Session) Close(ctx context.Context) {
 }
 
 // armHolds sets the alarms of a session that has ended, and reports whether it has holds.
-func (t *Table) armHolds(s *session) bool {
+func (t *Table) armHolds(s *sessionState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.hurryLocked()

@@ -9,31 +9,37 @@ import (
 // Time is a moment on the boot clock of this machine.
 type Time = time.Duration
 
-// State is everything that decides which session gets a lock. Decisions read it; the views of jobs are the one thing that they add;
-// [State.apply] alone changes it. It is not for use by several goroutines: a [Table] guards it with one mutex.
+// State is everything that a decision depends on. Decisions read it; they may add an empty view of a job, which has no effect.
+// [State.apply] changes it. Beside that, the table itself sets the values of a start, signs of life, alarms, the queues to serve, and the
+// begin of work on a directory. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
-// The log has the holds, and with them last. All else is volatile: sessions, queues, claims, pins.
+// The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {
-	rules     *Rules
-	reloading bool  // not all names follow the rules yet, so no limit is known
-	disk      bool  // a grant waits for the disk: it makes the lock's directory, or finds the name free
-	last      Token // the last token that was given
-	makes     int   // number of grants that wait for the disk
+	rules         *Rules
+	reloading     bool  // a reload is under way: the counts of limits are incomplete
+	disk          bool  // a grant needs the disk, which makes the directory or finds the name free
+	last          Token // the last token that was given
+	pendingGrants int   // number of grants that wait for the disk
 
 	nodes    map[Name]*node
-	sessions map[SessionID]*session // those that are open, or have holds
-	jobs     map[jobKey]*job        // those of open sessions, and those that automatic locks remember
-	ended    list.List              // of these, those that have ended, in order
-	sites    map[Name]*site         // the automatic locks whose files a job has seen
+	sessions map[SessionID]*sessionState // open sessions, and ended ones with holds
+	jobs     map[jobKey]*job             // jobs of open sessions, and ended ones that automatic locks remember
+	ended    list.List                   // the ended jobs, in the order of their ends
+	sites    map[Name]*site              // automatic locks whose files a job has seen
 	floor    floor
-	accounts map[string]*account // those that have had holds or claims
+	accounts map[string]*account // accounts that have had holds or claims
 	pools    map[poolKey]*pool   // the limits that are in use
-	barred   map[Name]int        // names at or below which nothing is granted, with the number of writes that demand it
-	unbars   atomic.Uint64       // number of times that such names came free: since then, a directory there may be new or gone
+	barred   map[Name]int        // number of writes that bar grants at and below a name
+	unbars   atomic.Uint64       // incremented when a bar ends: an earlier look at a directory may be out of date
 	agenda   agenda
-	waiting  int     // number of sessions in queues
-	tickets  uint64  // the last ticket that a place got
-	touched  []*node // those that a session in a queue may get now, for Table.settleLocked
+	queues   map[*node]struct{}         // the nodes with queues
+	losers   map[*sessionState]struct{} // open sessions that lost holds
+	tickets  uint64                     // the last ticket that a waiter got
+
+	// Queues that Table.settleLocked must serve next.
+
+	touched []*node
+	vacated []*pool // limits that are no longer reached
 }
 
 // newState returns a state without holds.
@@ -41,132 +47,139 @@ func newState(rules *Rules, disk bool) *State {
 	return &State{
 		rules: rules, disk: disk,
 		nodes:    map[Name]*node{"/": {name: "/"}},
-		sessions: make(map[SessionID]*session),
+		sessions: make(map[SessionID]*sessionState),
 		jobs:     make(map[jobKey]*job),
 		sites:    make(map[Name]*site),
 		accounts: make(map[string]*account),
 		pools:    make(map[poolKey]*pool),
 		barred:   make(map[Name]int),
+		queues:   make(map[*node]struct{}),
+		losers:   make(map[*sessionState]struct{}),
 	}
 }
 
-// node is a name that is held, claimed or wanted, or a directory above one.
+// node is a name that is held, claimed or waited for, or a directory above one.
 type node struct {
 	name     Name
 	parent   *node
 	children map[Name]*node
-	below    int // number of nodes below it that are taken
+	below    int // number of taken nodes below it
 
-	holds   []*hold  // the oldest first; of several, all are shared
-	alone   [1]*hold // has them if there is one
-	claim   *claim   // a directory is being made or removed for it
-	pins    int      // writes under its holds that are under way
-	queue   []*place // the sessions that wait for it, in order
-	counted bool     // the nodes above and its pool count it as taken
-	pool    *pool    // the limit that counts it; nil: none
+	holds   []*liveHold  // the oldest first; if there are several, all are shared
+	alone   [1]*liveHold // the array of holds while there is one, which saves an allocation
+	claim   *claim       // its directory is being made or removed; nil: it is not
+	pins    int          // number of writes under way under its holds
+	queue   []*waiter    // waiting sessions, in order
+	counted bool         // the counters of the nodes above and of its pool include it
+	pool    *pool        // the limit that counts it; nil: none
 
-	delay   Time  // its holder lost it, and no session gets it before this time; 0: no delay
-	blocked *host // a program on the host made a directory of this name; nil: not known
-	freed   Time  // when its last hold ended, while sessions wait
-	alarm   alarm
+	delay     Time  // lock_delay: no grant before this time; 0: no delay
+	blocked   *host // a directory of the host has this name; nil: none is known
+	lastFreed Time  // end of its last hold
+	alarm     alarm
 }
 
-// host is a directory that a program on the host made, so that no session gets the lock.
+// host is a directory without a hold that has the name of a lock. A program on the host made it.
 type host struct {
 	err   *HostError
-	until Time // then the first session in the queue tries again
+	until Time // time of the next attempt of the first waiting session
 }
 
-// hold is one hold that stands.
-type hold struct {
+// liveHold is one hold that stands.
+type liveHold struct {
 	Hold
-	node     *node
-	session  *session // the one that acquired it, open or closed
-	idleFrom Time     // it was alive then, so earlier signs of life do not matter
-	previous *Hold    // the hold that it was adopted from, for an undo
-	rival    bool     // since the grant another session of the same account and address was refused the lock
-	view     *view    // with an automatic rule: of the job whose sessions may all use it; nil: none
-	turn     Time     // with Automatic: the job has only looked, and the hold ends then
-	sent     bool     // with Automatic: the job sent MKD, too
-	unheard  bool     // the client did not receive the grant: it ends as soon as it can
-	retry    Time     // an end by time failed; the next attempt is not before this time
-	failures int
-	alarm    alarm
+	node           *node
+	session        *sessionState  // the acquiring session, open or closed
+	idleFrom       Time           // a sign of life; earlier ones do not count
+	previous       *Hold          // the adopted hold, which an undo restores; nil: none
+	contested      bool           // another session of the same account and address was refused the lock since the grant
+	view           *jobView       // with an automatic rule: the view of the job whose sessions may use the hold; nil: none
+	turn           Time           // with Automatic: end of a turn for a job that has only looked; 0: it has changed files
+	sentMKD        bool           // with Automatic: the job also sent MKD
+	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
+	groupEnd       cachedDeadline // of a group that stands after its own deadline
+	retry          Time           // earliest time of the next attempt after a failed end
+	failures       int
+	alarm          alarm
 }
 
-// claim is a change of a lock's directory that is under way. Until it is over, nothing else changes the name.
+// cachedDeadline is the deadline of a group, whose computation visits all members. It counts until the time: members may have ended by then.
+type cachedDeadline struct{ deadline, until Time }
+
+// claim is a change of a lock's directory that is under way. Nothing else changes the name meanwhile.
 type claim struct {
-	node   *node
-	record Record // applied when the disk is done: a grant, or the end of a hold; with adds only its Hold and By count
-	makes  bool   // the record is a grant
-	adds   bool   // the directory is for the files in a lock that stands
-	place  *place // with makes: the session that waited; nil: none
-	wake   func() // with makes and no place: of the session, if it waits for a directory of the host to go
-	begun  bool   // the disk is at work
+	node          *node
+	record        Record  // the grant or end to apply when the disk has finished; with addsDirectory only its Hold and By count
+	isGrant       bool    // the record is a grant
+	addsDirectory bool    // the directory is for the files in a held lock
+	waiter        *waiter // with isGrant: the waiting session; nil: none
+	wake          func()  // with isGrant and no waiter: wakes the session, which may have to wait for the host
+	begun         bool    // the disk has begun
 }
 
-// place is the place of a session in the queue for a lock.
-type place struct {
-	session *session
+// waiter is a session in the queue for a lock, or a job that waits there.
+type waiter struct {
+	session *sessionState
 	node    *node
-	owner   Owner
 	since   Time
 	until   Time
-	ticket  uint64 // the order of places across names
-	pool    *pool  // of a limited rule; nil: none
-	wake    func() // called when there is something to do or to read; must not block or use the table
-	view    *view  // of a job that waits for an automatic lock; nil: the session sent MKD
+	ticket  uint64   // orders the waiters of several names
+	pool    *pool    // the pool of a rule with a limit; nil: none
+	wake    func()   // called when Waiting.Poll has something to do or return; must not block or use the table
+	view    *jobView // of a job that waits for an automatic lock; nil: the session sent MKD
 	look    bool
 	path    Name
 	alarm   alarm
 
-	// The result, when it is no longer in the queue:
+	claim *claim // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
 
-	makes   *claim // it is still in the queue, and is to make the directory of its lock
-	over    bool
-	granted *Hold    // the lock is its own
-	end     Position // of that in the log
-	err     error    // why it cannot have the lock
+	// The result, when done is set. The waiter has left the queue then.
+
+	done    bool
+	granted *Hold    // the new hold
+	end     Position // end of its record in the log
+	err     error    // why there is no hold
 }
 
-// session is a client connection, or one that has ended and has holds.
-type session struct {
-	owner    Owner
-	client   *job // of all sessions of its client; nil: a session of which only a hold is known
-	own      *job // of this session alone, where a rule has it so
-	opened   Instant
-	closed   bool
-	closedAt Time
-	settings settings
-	holds    map[Name]*hold // those that it acquired
-	places   map[*place]struct{}
-	lost     map[Name]LostError
-	lostMany bool // it lost more locks than the field lost has
-	worked   Time // when it last did work; 0: never
+// sessionState is a client connection that is open, or has ended and still has holds.
+type sessionState struct {
+	owner     Owner
+	network   string // networkOf its address
+	clientJob *job   // the job of all sessions of its client; nil: the session ended before a restart
+	ownJob    *job   // the job of this session alone, for rules with job = "session"; nil: none
+	opened    Instant
+	closed    bool
+	closedAt  Time
+	settings  settings
+	holds     map[Name]*liveHold // acquired by this session
+	waiters   map[*waiter]struct{}
+	lost      map[Name]LostError
+	lostMany  bool // it lost more locks than the field lost lists
+	worked    Time // time of its last Work; 0: none
 
-	// Signs of life are inputs from outside. They may change at any time.
+	// Signs of life come from other goroutines at any time.
 
-	seen     atomic.Int64 // boot time of the last one
-	commands atomic.Int32 // number of commands under way; each is a sign of life while it lasts
+	lastActivity atomic.Int64 // boot time of the last one
+	commands     atomic.Int32 // number of commands under way; each is a sign of life while it lasts
 }
 
 // settings apply to the locks that a session acquires from now on.
 type settings struct {
 	asked    Asked
 	wait     time.Duration
-	waits    bool // wait counts, not the rule
+	waits    bool // wait replaces the time in the rule
 	reader   bool
 	maxLocks int
 }
 
 // account is the holds of an account.
 type account struct {
-	holds    int // number of holds, and of claims that become one
-	sessions map[*session]struct{}
-	ended    int // how many of these sessions have ended
+	holds    int                        // number of holds, and of claims of grants
+	sessions map[*sessionState]struct{} // sessions with holds
+	ended    int                        // number of ended sessions among them
 }
 
-// poolKey names a limit: it counts the locks of a rule directly below a directory.
+// poolKey names a limit, which counts the locks of a rule directly below a directory.
 type poolKey struct {
 	dir  Name
 	rule *compiledRule
@@ -175,22 +188,22 @@ type poolKey struct {
 // pool is the locks under one limit.
 type pool struct {
 	key   poolKey
-	taken int      // nodes of it that are taken
-	queue []*place // the sessions that wait for any of its names, in order
+	taken int       // number of taken nodes
+	queue []*waiter // sessions that wait for any of its names, in order
 }
 
 func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
 
-// taken reports whether the node is held or is about to be.
-func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.makes }
+// taken reports whether the node is held, or a claim of a grant is under way.
+func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.isGrant }
 
 // ending reports whether the directory of the last hold is being removed. n may be nil.
 func (n *node) ending() bool {
-	return n != nil && n.claim != nil && !n.claim.makes && !n.claim.adds && len(n.holds) == 1
+	return n != nil && n.claim != nil && !n.claim.isGrant && !n.claim.addsDirectory && len(n.holds) == 1
 }
 
 // byToken returns the hold with the token, or nil.
-func (n *node) byToken(t Token) *hold {
+func (n *node) byToken(t Token) *liveHold {
 	if n == nil || t == 0 {
 		return nil
 	}
@@ -202,7 +215,7 @@ func (n *node) byToken(t Token) *hold {
 	return nil
 }
 
-// shares reports whether the holds, of which there is at least one, are shared.
+// shares reports whether the holds are shared. The node must be held.
 func (n *node) shares() bool { return n.holds[0].Shared }
 
 // held reports whether the name is held.
@@ -211,7 +224,7 @@ func (st *State) held(name Name) bool {
 	return n != nil && len(n.holds) > 0
 }
 
-// takenWithin returns a node at or below n, which may be nil, that is taken; nil if there is none.
+// takenWithin returns a taken node at or below n, or nil. n may be nil.
 func (n *node) takenWithin() *node {
 	for n != nil && !n.taken() {
 		n = n.takenChild()
@@ -219,7 +232,22 @@ func (n *node) takenWithin() *node {
 	return n
 }
 
-// takenChild returns a child that is taken, or has such a node below it; nil if there is none.
+// lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. The
+// only one below it does not if the session's job holds it automatically, or if its rule only reports.
+func (st *State) lockWithin(s *sessionState, name Name) *node {
+	dir := st.nodes[name]
+	n := dir.takenWithin()
+	if n == nil || n == dir || dir.below > 1 || n.claim != nil || !n.holds[0].Automatic {
+		return n
+	}
+	job, rule := n.holds[0].view.job, st.rules.automaticFor(n.name)
+	if job == s.clientJob || job == s.ownJob || rule != nil && rule.automatic.Report {
+		return nil
+	}
+	return n
+}
+
+// takenChild returns a child that is taken or has a taken node below it, or nil.
 func (n *node) takenChild() *node {
 	if n.below == 0 {
 		return nil
@@ -232,7 +260,7 @@ func (n *node) takenChild() *node {
 	return nil
 }
 
-// innermost returns a node below n that is taken and has none below itself.
+// innermost returns a taken node below n without taken nodes below itself. n.below must not be 0.
 func (n *node) innermost() *node {
 	for n.below > 0 {
 		n = n.takenChild()
@@ -240,8 +268,8 @@ func (n *node) innermost() *node {
 	return n
 }
 
-// barredBy returns the name at or above which nothing is granted now: a write keeps it free, or a lock above the name is about to end; ""
-// if there is none.
+// barredBy returns the name, at or above this one, that bars a grant now; "" if none does. A write bars its names, and a lock above that
+// is about to end bars the names below it.
 func (st *State) barredBy(name Name) Name {
 	for n := name; ; n = n.Parent() {
 		if st.barred[n] > 0 || n != name && st.nodes[n].ending() {
@@ -253,7 +281,7 @@ func (st *State) barredBy(name Name) Name {
 	}
 }
 
-// poolOf returns the pool that the name counts in, new if need be; nil if its rule has no limit. It does not add it to the state.
+// poolOf returns the pool that counts the name; nil if its rule has no limit. A new pool is not yet part of the state.
 func (st *State) poolOf(name Name) *pool {
 	rule := st.rules.limitedBy(name)
 	if rule == nil {
@@ -264,4 +292,15 @@ func (st *State) poolOf(name Name) *pool {
 		return p
 	}
 	return &pool{key: key}
+}
+
+// queueOf returns the sessions that wait for the name, or for any name of its limit, in order.
+func (st *State) queueOf(name Name) []*waiter {
+	if p := st.poolOf(name); p != nil {
+		return p.queue
+	}
+	if n := st.nodes[name]; n != nil {
+		return n.queue
+	}
+	return nil
 }

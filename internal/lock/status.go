@@ -9,31 +9,31 @@ import (
 // Status is the visible state of one lock.
 type Status struct {
 	Name    Name
-	Holds   []Hold        // those that stand, the oldest first; at least one
-	Held    time.Duration // since the first of them was acquired
-	Expiry                // of the last of them
-	Members int           // how many names below it are held, or about to be
-	Files   int           // of an automatic lock: how many changes its job made under the token
-	Last    Name          // the file that it changed last
-	Waiting int           // how many sessions wait for it; under a limit, for any lock of its rule beside it
+	Holds   []Hold        // the oldest first; at least one
+	Held    time.Duration // age of the oldest hold
+	Expiry                // of the hold that ends last
+	Members int           // number of taken names below it
+	Files   int           // of an automatic lock: number of changes under the token
+	Last    Name          // of an automatic lock: the last changed file
+	Waiting int           // number of sessions that wait for it; under a limit, for any name of the limit
 }
 
 // SessionStatus is the visible state of one session.
 type SessionStatus struct {
 	Owner  Owner
 	Opened Instant
-	Holds  int // how many locks it acquired that still stand
+	Holds  int // number of its holds
 }
 
 // Queued is one session in the queue for a lock.
 type Queued struct {
 	Owner Owner
-	Since time.Duration // how long it has waited
+	Since time.Duration // time that it has waited
 }
 
-// status returns the visible state of n.
-func (st *State) status(n *node, now Instant) Status {
-	s := Status{Name: n.name, Members: n.below, Waiting: n.waiting()}
+// statusOf returns the visible state of n.
+func (st *State) statusOf(n *node, now Instant) Status {
+	s := Status{Name: n.name, Members: n.below, Waiting: len(st.queueOf(n.name))}
 	if len(n.holds) == 0 {
 		return s
 	}
@@ -44,48 +44,40 @@ func (st *State) status(n *node, now Instant) Status {
 	if site := st.sites[n.name]; site != nil && site.changed.token == first.Token {
 		s.Files, s.Last = site.changed.files, site.changed.last
 	}
-	s.Held, s.Expiry = max(now.Boot-first.Acquired.Boot, 0), n.expiry(now)
+	s.Held, s.Expiry = max(now.Boot-first.Acquired.Boot, 0), n.lastExpiry(now)
 	return s
 }
 
-// waiting returns how many sessions wait for the name, or for a place in its pool.
-func (n *node) waiting() int {
-	if n.pool != nil {
-		return len(n.pool.queue)
-	}
-	return len(n.queue)
-}
-
-// expiry returns when the last hold of n ends by itself.
-func (n *node) expiry(now Instant) Expiry {
+// lastExpiry describes the end of the hold of n that ends last.
+func (n *node) lastExpiry(now Instant) Expiry {
 	last := n.holds[0]
-	end, _ := last.deadline(now.Boot)
+	end, _ := last.effectiveDeadline(now.Boot)
 	for _, h := range n.holds[1:] {
-		if at, _ := h.deadline(now.Boot); at > end {
+		if at, _ := h.effectiveDeadline(now.Boot); at > end {
 			last, end = h, at
 		}
 	}
 	latest, _ := last.latest()
-	return last.expiry(end, latest, now)
+	return last.expiryAt(end, latest, now)
 }
 
-// expiry describes a hold that ends then if there is no further sign of life.
-func (h *Hold) expiry(end, latest Time, now Instant) Expiry {
-	return Expiry{Remaining: left(end, now), Never: end == never, Idle: h.Rule.MaxIdle, Latest: left(latest, now)}
+// expiryAt describes a hold that ends at end without further signs of life, and at latest in spite of them.
+func (h *Hold) expiryAt(end, latest Time, now Instant) Expiry {
+	return Expiry{Remaining: timeLeft(end, now), Never: end == never, Idle: h.Rule.MaxIdle, Latest: timeLeft(latest, now)}
 }
 
-// Expiry returns when the hold ends, if its holder shows a sign of life now.
+// Expiry describes the end of the hold after a sign of life now.
 func (h Hold) Expiry(now Instant) Expiry {
 	latest := h.tooOld()
 	end := latest
 	if h.Rule.MaxIdle > 0 {
 		end = min(end, later(now.Boot, h.Rule.MaxIdle))
 	}
-	return h.expiry(end, latest, now)
+	return h.expiryAt(end, latest, now)
 }
 
-// left returns the time until a moment, 0 for one that is over and for none.
-func left(at Time, now Instant) time.Duration {
+// timeLeft returns the time until at; 0 if at is over, or never.
+func timeLeft(at Time, now Instant) time.Duration {
 	if at == never {
 		return 0
 	}
@@ -95,13 +87,8 @@ func left(at Time, now Instant) time.Duration {
 func (n *node) heldError(now Instant) *HeldError {
 	h := n.holds[0]
 	return &HeldError{
-		Refusal: Refusal{Name: n.name}, Holder: h.Owner, Token: h.Token, Held: max(now.Boot-h.Acquired.Boot, 0), Expiry: n.expiry(now),
+		Refusal: Refusal{Name: n.name}, Holder: h.Owner, Token: h.Token, Held: max(now.Boot-h.Acquired.Boot, 0), Expiry: n.lastExpiry(now),
 	}
-}
-
-// HeldError returns the error of a client that is refused the lock.
-func (s Status) HeldError() *HeldError {
-	return &HeldError{Refusal: Refusal{Name: s.Name}, Holder: s.Holds[0].Owner, Token: s.Holds[0].Token, Held: s.Held, Expiry: s.Expiry}
 }
 
 // Get returns the state of the name; false if it is not held.
@@ -111,7 +98,7 @@ func (t *Table) Get(name Name) (Status, bool) {
 	if !t.st.held(name) {
 		return Status{}, false
 	}
-	return t.st.status(t.st.nodes[name], t.clock.Now()), true
+	return t.st.statusOf(t.st.nodes[name], t.clock.Now()), true
 }
 
 // Held reports whether the name is held; it costs less than Get.
@@ -121,8 +108,7 @@ func (t *Table) Held(name Name) bool {
 	return t.st.held(name)
 }
 
-// HeldWithin reports whether anything at or below dir is held, or about to be. Its
-// cost does not depend on how much is held.
+// HeldWithin reports whether a lock at or below dir is held or about to be granted. Its cost does not depend on the number of locks.
 func (t *Table) HeldWithin(dir Name) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,11 +116,19 @@ func (t *Table) HeldWithin(dir Name) bool {
 	return n != nil && (n.taken() || n.below > 0)
 }
 
+// HeldWithin is [Table.HeldWithin], except for one automatic lock below dir that the session's job holds, or whose rule only reports.
+func (s *Session) HeldWithin(dir Name) bool {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.st.lockWithin(s.s, dir) != nil
+}
+
 // walkBatch is the number of steps of a walk with the mutex held. A walk over 100,000 locks must delay no client.
 const walkBatch = 128
 
-// walkLocked counts a step of a walk, and releases the mutex for a moment after each batch. The state may change then; the walk
-// of a map goes on.
+// walkLocked counts a step of a walk and releases the mutex for a moment after each batch. The state may change then; Go allows changes of
+// a map during a walk over it.
 func (t *Table) walkLocked(steps *int) {
 	if *steps++; *steps%walkBatch == 0 {
 		t.mu.Unlock()
@@ -142,8 +136,8 @@ func (t *Table) walkLocked(steps *int) {
 	}
 }
 
-// names returns the names of the nodes of a map that are wanted, sorted. Each was wanted at one moment of the call.
-func (t *Table) names(of func() map[Name]*node, wanted func(*node) bool) (all []Name) {
+// namesWhere returns the sorted names of the nodes of a map for which wanted returned true at some moment of the call.
+func (t *Table) namesWhere(of func() map[Name]*node, wanted func(*node) bool) (all []Name) {
 	t.mu.Lock()
 	size := len(of())
 	t.mu.Unlock()
@@ -161,16 +155,16 @@ func (t *Table) names(of func() map[Name]*node, wanted func(*node) bool) (all []
 	return all
 }
 
-// nodes returns all nodes.
-func (t *Table) nodes() map[Name]*node { return t.st.nodes }
+// allNodes returns all nodes.
+func (t *Table) allNodes() map[Name]*node { return t.st.nodes }
 
-// Names returns the names of all locks that are held, sorted. It costs much less memory than All.
+// Names returns the sorted names of all held locks. It needs much less memory than All.
 func (t *Table) Names() []Name {
-	return t.names(t.nodes, func(n *node) bool { return len(n.holds) > 0 })
+	return t.namesWhere(t.allNodes, func(n *node) bool { return len(n.holds) > 0 })
 }
 
-// Children returns the names of the locks directly below dir, sorted, without those that jobs hold automatically. Its cost grows with
-// the number of names there, not with that of all locks.
+// Children returns the sorted names of the held locks directly below dir, without automatic ones. Its cost grows with the number of names
+// there, not with that of all locks.
 func (t *Table) Children(dir Name) []Name {
 	below := func() map[Name]*node {
 		if n := t.st.nodes[dir]; n != nil {
@@ -178,10 +172,10 @@ func (t *Table) Children(dir Name) []Name {
 		}
 		return nil
 	}
-	return t.names(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic })
+	return t.namesWhere(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic })
 }
 
-// All returns every lock that is held, sorted by name. Each is as it was at one moment of the call.
+// All returns all held locks, sorted by name, each as it was at some moment of the call.
 func (t *Table) All() []Status {
 	var all []Status
 	for _, name := range t.Names() {
@@ -202,9 +196,12 @@ type Count struct {
 func (t *Table) Count() Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := Count{Holds: -t.st.makes, Waiting: t.st.waiting}
+	c := Count{Holds: -t.st.pendingGrants}
 	for _, a := range t.st.accounts {
 		c.Holds += a.holds
+	}
+	for n := range t.st.queues {
+		c.Waiting += len(n.queue)
 	}
 	return c
 }
@@ -219,13 +216,13 @@ func (t *Table) Queue(name Name) []Queued {
 	}
 	now := t.clock.Now()
 	all := make([]Queued, len(n.queue))
-	for i, p := range n.queue {
-		all[i] = Queued{Owner: p.owner, Since: now.Boot - p.since}
+	for i, w := range n.queue {
+		all[i] = Queued{Owner: w.session.owner, Since: now.Boot - w.since}
 	}
 	return all
 }
 
-// Sessions returns the sessions that are open, by id.
+// Sessions returns the open sessions, sorted by id.
 func (t *Table) Sessions() []SessionStatus {
 	t.mu.Lock()
 	var all []SessionStatus
@@ -241,25 +238,24 @@ func (t *Table) Sessions() []SessionStatus {
 	return all
 }
 
-// SpeaksFor returns the hold of the name for which the session acts: one that it acquired; or
-// one of its account with its nonce; or, with release = address, one of its account from the same address whose
-// session has ended, with release = user from any address, if this session never lost a hold of that name. The
-// errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
+// ActsFor returns the hold of the name that the session acts for: it acquired the hold; or the hold has its account and nonce; or the
+// acquiring session has ended, this session never lost a hold of the name, and the hold has its account, with release = address also its
+// address. The errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
 //
-// The result is true at one moment only. Make a change that must not happen after the end of the hold in [Session.Write].
-func (s *Session) SpeaksFor(n Name) (Hold, error) {
+// The result may be out of date at once. Make changes that need the hold in [Session.Write].
+func (s *Session) ActsFor(n Name) (Hold, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h, _, err := t.st.holdOf(s.s, n)
+	h, _, err := t.st.holdOf(s.s, n, t.clock.Now())
 	if err != nil {
-		return Hold{}, t.st.refreshed(err, t.clock.Now())
+		return Hold{}, err
 	}
 	return h.Hold, nil
 }
 
-// HoldsUntil returns when, on the boot clock, the last hold ends for which the session acts; endless reports
-// that one of them does not end by itself; ok is false if there is none.
+// HoldsUntil returns the time, on the boot clock, when the last hold ends that the session acts for. endless reports that one of them
+// does not expire; ok is false if there is none.
 func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
 	t := s.table
 	t.mu.Lock()
@@ -271,8 +267,8 @@ func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
 	now, steps := t.clock.Now().Boot, 0
 	for other := range a.sessions {
 		for _, h := range other.holds {
-			if s.s.standingOf(h) != stranger {
-				at, _ := h.deadline(now)
+			if s.s.reasonFor(h) != stranger {
+				at, _ := h.effectiveDeadline(now)
 				until, ok = max(until, at), true
 			}
 			t.walkLocked(&steps)
@@ -284,17 +280,17 @@ func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
 	return until, false, ok
 }
 
-// Expiry describes when a lock ends by itself.
+// Expiry describes when a lock expires.
 type Expiry struct {
-	Remaining time.Duration // until it ends, if there is no further sign of life; 0 when that is due
-	Never     bool          // it does not end by itself, and Remaining means nothing
-	Idle      time.Duration // it ends so long after its last sign of life; 0: no limit
-	Latest    time.Duration // with Idle: until it ends in spite of signs of life; less than Remaining: never
+	Remaining time.Duration // time until it ends without further signs of life; 0: due
+	Never     bool          // it does not expire, and Remaining has no meaning
+	Idle      time.Duration // time from the last sign of life to its end; 0: no limit
+	Latest    time.Duration // with Idle: time until it ends in spite of signs of life; less than Remaining: never
 }
 
-// Text returns it in words: "expires in 5m48s", "never expires", with both limits "expires in 23h59m48s or 30m0s after its
-// last sign of life", with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life". It names the idle
-// limit only where that can end the lock first.
+// Text returns a phrase: "expires in 5m48s"; "never expires"; with both limits "expires in 23h59m48s or 30m0s after its last sign of
+// life"; with the idle limit alone "expires in 29m48s, 30m0s after its last sign of life". It contains the idle limit only if that can
+// end the lock first.
 func (x Expiry) Text() string {
 	after := seconds(x.Idle) + " after its last sign of life"
 	switch {

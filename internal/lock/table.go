@@ -14,51 +14,49 @@ type Options struct {
 	Clock  Clock
 	Rules  *Rules
 	Logger *slog.Logger // nil: silent
-	// Observe gets each record of the kinds Granted, Ended, Changed and Published, in order; nil: no observer. It is called with the
-	// table's mutex held, so it must not block or use the table.
+	// Observe is called with each record that has a kind, in order, while the table's mutex is held. It must not block or use the table.
+	// nil: no observer.
 	Observe func(*Record)
 	// Valid returns nil if this server may change locks now and report their holders, else a *SuspendedError. It is called often, and
 	// must not block or use the table. nil: always.
 	Valid func() error
 }
 
-// Table decides and records which client holds which lock. One mutex guards its [State] and the order of the log. The table waits for
-// the disk and the log without that mutex. It is for use by many goroutines.
+// Table decides which client holds which lock, and records that in a log. One mutex guards its [State] and the order of the log. The
+// table waits for the disk and the log without that mutex. It is for use by many goroutines.
 //
-// Changes of one name are in one order, which the log fixes before any client gets a reply. A lock with others below it, its
-// members, never ends before them, except by a program on the host that removes its directory. A hold ends by its token only.
+// The log fixes the order of changes before any client gets a reply. A lock with others below it, its members, never ends before them,
+// unless a program on the host removes its directory. An end names the token of its hold.
 //
-// Ends by time happen in [Table.Expire], which package reaper calls. Until then a hold whose time is over stands. A restart forgets
-// lock_delay and queues.
+// An expired hold stands until [Table.Expire], which package reaper calls. A restart forgets lock_delay and queues.
 //
-// While [Options.Valid] returns an error the table changes nothing, and nothing that locks protect is changed. Sessions and queues
-// stay.
+// While [Options.Valid] returns an error, the table changes nothing and refuses changes of protected files. Sessions and queues stay.
 type Table struct {
-	log     Log
-	disk    Disk
-	clock   Clock
-	logger  *slog.Logger
-	observe func(*Record)
-	valid   func() error
-	start   uint32
-	changed chan struct{} // holds at most one message: NextExpiry returned too late a time
-	retry   chan struct{} // holds at most one message: the field stuck is no longer empty
+	log        Log
+	disk       Disk
+	clock      Clock
+	logger     *slog.Logger
+	observe    func(*Record)
+	checkValid func() error
+	start      uint32
+	changed    chan struct{} // has a message if something expires before the time that NextExpiry returned; size 1
+	retry      chan struct{} // has a message if the field stuck is no longer empty; size 1
 
 	reload sync.Mutex // held by one SetRules at a time
 
-	mu       sync.Mutex // guards everything below
-	st       *State
-	out      outcome // the decision under way
-	handing  outcome // that of a hand-over
-	busy     map[Name]chan struct{}
-	stuck    map[Name]struct{} // names whose queues could not be served: the server was suspended, or the log had no room
-	awaited  Time              // the time that NextExpiry returned last
-	sessions uint64            // the number of the last one
-	appended Position          // the end of the last record in the log
+	mu              sync.Mutex // guards everything below
+	st              *State
+	out             outcome // the decision under way
+	handOverOutcome outcome // the hand-over under way
+	busy            map[Name]chan struct{}
+	stuck           map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
+	awaited         Time              // the last result of NextExpiry
+	sessions        uint64            // number of the last session
+	appended        Position          // end of the last record in the log
 }
 
-// NewTable loads the holds of the log, compares them with their directories, and ends holds whose time is over. Ages go on. Every connection counts
-// as ended now: the grace of locks with on_disconnect = release begins.
+// NewTable loads the holds of the log, compares them with their directories, and ends expired ones. Ages continue. Every session counts
+// as ended now, so the grace of locks with on_disconnect = release begins.
 func NewTable(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil || o.Clock == nil || o.Rules == nil {
 		return nil, errors.New("a lock table needs a log, a clock and rules")
@@ -73,7 +71,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		o.Observe = func(*Record) {}
 	}
 	t := &Table{
-		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, valid: o.Valid,
+		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, checkValid: o.Valid,
 		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
 		st:      newState(o.Rules, o.Disk != nil),
 		busy:    make(map[Name]chan struct{}),
@@ -86,37 +84,38 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t.start, t.st.last = loaded.Start, loaded.Last
 	now := o.Clock.Exact()
-	if loaded.Last > 0 { // there may be jobs that looked before the start
+	if loaded.Last > 0 { // jobs may have looked before the start
 		t.st.floor.until = later(now.Boot, rememberJob)
 	}
 	for _, h := range loaded.Holds {
 		if rule := o.Rules.find(h.Name); rule != nil {
-			h.Rule = &rule.Rule
+			h.Rule = &rule.holdRule
 		}
 		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
-	t.st.touched = t.st.touched[:0]
-	if err := t.restore(ctx, loaded.Holds); err != nil {
+	t.st.touched, t.st.vacated = t.st.touched[:0], nil
+	if err := t.checkDirectories(ctx, loaded.Holds); err != nil {
 		return nil, err
 	}
 	t.Expire(ctx)
 	return t, nil
 }
 
-// restore compares the holds with their directories.
-func (t *Table) restore(ctx context.Context, holds []Hold) error {
+// checkDirectories compares the holds with their directories. A hold whose directory cannot be read stands; hostdir.Disk.Watch compares it
+// later.
+func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 	if t.disk == nil {
 		return nil
 	}
 	for _, h := range holds {
-		if h.Automatic { // it never has one
+		if h.Automatic { // it never has a directory
 			continue
 		}
 		id, gone, err := t.disk.Restore(ctx, h)
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
+			t.logger.Error("the directory of a lock cannot be read; the lock stays held", "lock", h.Name, "err", err)
+			err = ctx.Err()
 		case gone:
 			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 		case id != h.Directory:
@@ -135,38 +134,38 @@ func (t *Table) restore(ctx context.Context, holds []Hold) error {
 	return nil
 }
 
-// result is an outcome that was applied.
+// result is what the table returns of an outcome that it has applied.
 type result struct {
 	granted Hold
 	adopted Token
-	task    *claim
-	place   *place
-	end     Position // of its last record in the log
+	claim   *claim
+	waiter  *waiter
+	end     Position // of the last record in the log
 }
 
-// change makes a decision while the server may change locks, see decide.
-func (t *Table) change(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
-	if err := t.valid(); err != nil {
+// decideIfValid is decide for a server that may change locks, see Options.Valid.
+func (t *Table) decideIfValid(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+	if err := t.checkValid(); err != nil {
 		return result{}, err
 	}
 	return t.decide(ctx, f)
 }
 
-// refused returns the error of a decision when the log has everything that the decision saw. A reply must not depend on a record
-// that a crash, or another server that takes over, undoes. If this server may not report holders any more, the error is that.
-func (t *Table) refused(ctx context.Context, seen Position, err error) error {
-	if suspended := t.valid(); suspended != nil {
+// awaitRefusal returns the error of a decision after the log has written all records that the decision depends on: a refusal must not depend
+// on a record that a crash or a takeover undoes. If this server may no longer report holders, it returns the error of Options.Valid.
+func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) error {
+	if suspended := t.checkValid(); suspended != nil {
 		return suspended
 	}
-	if werr := t.log.Wait(ctx, seen, false); werr != nil {
+	if werr := t.log.Wait(ctx, after, false); werr != nil {
 		return werr
 	}
 	return err
 }
 
-// decide makes a decision, and in the same step applies its records and appends them to the log. If a change of the name is under
-// way, it waits for the end of that and decides again. If the log has no room for a grant, it waits for room and decides again. The
-// error is that of the decision, of ctx, or of the log. It does not wait until the records are written.
+// decide makes a decision, applies its records and appends them to the log, all in one step. While a change of the name is under way,
+// or the log has no room for a grant, a renewal or a publication, it waits and decides again. The errors are those of the decision, ctx
+// and the log. It does not wait for the write of its own records; a refusal waits for the records that it depends on, see awaitRefusal.
 func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
 	for {
 		t.mu.Lock()
@@ -175,122 +174,87 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 		now := t.clock.Now()
 		f(now, out)
 		if out.busy != "" {
-			over := t.overLocked(out.busy)
+			changed := t.nextChangeLocked(out.busy)
 			t.mu.Unlock()
 			select {
-			case <-over:
+			case <-changed:
 			case <-ctx.Done():
 				return result{}, ctx.Err()
 			}
-			if err := t.valid(); err != nil {
+			if err := t.checkValid(); err != nil {
 				return result{}, err
 			}
 			continue
 		}
-		if token := t.nextLocked(); out.grants() && !t.log.Room(token) {
+		if token := t.nextTokenLocked(); out.needsRoom() && !t.log.Room(token) {
 			t.mu.Unlock()
 			if err := t.log.MakeRoom(ctx, token); err != nil {
 				return result{}, err
 			}
 			continue
 		}
-		r, err := result{adopted: out.adopted, task: out.task, place: out.place}, out.err
+		r, err := result{adopted: out.adopted, claim: out.claim, waiter: out.waiter}, out.err
 		if out.granted != nil {
 			r.granted = *out.granted
 		}
-		r.end = t.commitLocked(out)
+		t.commitLocked(out)
+		r.end = t.appended // also without a record of its own: the hold may come from a look, which does not wait for the log
 		t.settleLocked(now)
-		seen := t.appended
+		after := t.appended
 		t.mu.Unlock()
 		if err != nil {
-			err = t.refused(ctx, seen, err)
+			err = t.awaitRefusal(ctx, after, err)
 		}
 		return r, err
 	}
 }
 
-// do makes a volatile change that needs no decision.
-func (t *Table) do(change func(st *State, now Instant)) {
+// do applies a volatile change that needs no decision.
+func (t *Table) do(mutate func(st *State, now Instant)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	t.st.apply(&Record{change: func(st *State) { change(st, now) }})
+	t.st.apply(&Record{mutate: func(st *State) { mutate(st, now) }})
 	t.hurryLocked()
 	t.settleLocked(now)
 }
 
-// nextLocked returns the largest token that the next grant may get.
-func (t *Table) nextLocked() Token { return t.st.last + Token(t.st.makes) + 1 }
+// nextTokenLocked returns the largest token that the next grant may get.
+func (t *Table) nextTokenLocked() Token { return t.st.last + Token(t.st.pendingGrants) + 1 }
 
-// overLocked returns a channel that is closed when something about the name has changed.
-func (t *Table) overLocked(n Name) <-chan struct{} {
-	over := t.busy[n]
-	if over == nil {
-		over = make(chan struct{})
-		t.busy[n] = over
+// nextChangeLocked returns a channel that is closed at the next change of the name.
+func (t *Table) nextChangeLocked(n Name) <-chan struct{} {
+	changed := t.busy[n]
+	if changed == nil {
+		changed = make(chan struct{})
+		t.busy[n] = changed
 	}
-	return over
+	return changed
 }
 
-// commitLocked applies the records of an outcome, and appends those for the log.
-func (t *Table) commitLocked(out *outcome) (end Position) {
+// commitLocked applies the records of an outcome, and appends those with a kind to the log. On a full disk only observers get a record that
+// changes nothing: clients can cause any number of them, and the space is for the ends of holds.
+func (t *Table) commitLocked(out *outcome) {
 	for i := range out.records {
 		r := &out.records[i]
 		t.st.apply(r)
 		if r.Kind != 0 {
-			end = t.log.Append(out.records[i : i+1])
-			t.appended = end
+			if r.isChange() || t.log.Room(t.nextTokenLocked()) {
+				t.appended = t.log.Append(out.records[i : i+1])
+			}
 			t.observe(r)
 		}
-		if p := r.place; p != nil {
-			if p.over {
-				p.end = end
+		if w := r.waiter; w != nil {
+			if w.done {
+				w.end = t.appended
 			}
-			p.wake()
+			w.wake()
 		}
 	}
 	t.hurryLocked()
-	return end
 }
 
-// settleLocked gives the names that may have come free to the sessions in their queues, the name first that came free first, and wakes the
-// decisions that wait for these names.
-func (t *Table) settleLocked(now Instant) {
-	for i := 0; i < len(t.st.touched); i++ { // a hand-over may touch more
-		n := t.st.touched[i]
-		if over := t.busy[n.name]; over != nil {
-			close(over)
-			delete(t.busy, n.name)
-		}
-		for len(n.queue) > 0 {
-			if t.valid() != nil || !t.log.Room(t.nextLocked()) {
-				t.stuckLocked(n.name)
-				break
-			}
-			t.handing.reset()
-			more := t.st.handOver(n, now, &t.handing)
-			t.commitLocked(&t.handing)
-			if !more {
-				break
-			}
-		}
-	}
-	clear(t.st.touched)
-	t.st.touched = t.st.touched[:0]
-}
-
-// stuckLocked has Run serve the queue of the name, as soon as the server may change locks and the log has room.
-func (t *Table) stuckLocked(n Name) {
-	if len(t.stuck) == 0 {
-		select {
-		case t.retry <- struct{}{}:
-		default:
-		}
-	}
-	t.stuck[n] = struct{}{}
-}
-
-// hurryLocked wakes the caller of NextExpiry if that returned too late a time.
+// hurryLocked wakes the caller of NextExpiry if something expires before the time that it returned.
 func (t *Table) hurryLocked() {
 	if due := t.st.agenda.next(); due < t.awaited {
 		t.awaited = due
@@ -301,8 +265,8 @@ func (t *Table) hurryLocked() {
 	}
 }
 
-// complete makes or removes the directory of a claim, and then decides the result. It does both even if ctx ends, and decides even if
-// the disk panics.
+// complete makes or removes the directory of a claim, and then decides the result. The end of ctx stops neither. It also decides if the
+// disk panics, so that no name stays claimed.
 func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	ctx = context.WithoutCancel(ctx)
 	err = errors.New("the disk panicked")
@@ -310,7 +274,7 @@ func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	var note string
 	defer func() {
 		r, err = t.decide(ctx, func(now Instant, out *outcome) {
-			if c.makes || c.adds {
+			if c.isGrant || c.addsDirectory {
 				t.st.made(c, id, err, now, out)
 			} else {
 				t.st.removed(c, note, err, now, out)
@@ -318,9 +282,9 @@ func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 		})
 	}()
 	switch {
-	case c.makes:
+	case c.isGrant:
 		id, err = t.disk.Make(ctx, c.record.Hold.Name)
-	case c.adds:
+	case c.addsDirectory:
 		id, err = t.disk.Create(ctx, c.record.Hold.Name)
 	default:
 		note, err = t.disk.Remove(ctx, c.record.Hold, c.record.Cause)
@@ -328,19 +292,19 @@ func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	return r, err
 }
 
-// written waits until the grant is logged, durably if the log was opened so. After an error the hold ends as soon as it can.
-func (t *Table) written(ctx context.Context, r result) error {
+// awaitGrant waits until the log has written the grant, and synced it if it is durable. After an error the hold ends as soon as possible.
+func (t *Table) awaitGrant(ctx context.Context, r result) error {
 	err := t.log.Wait(ctx, r.end, true)
 	if err == nil {
 		return nil
 	}
-	t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.undo(r.granted, out) })
+	t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.markUndelivered(r.granted, out) })
 	return err
 }
 
-// Valid is Options.Valid. Call it before a lock is reported to a client that relies on it, and right before a change of a
-// protected file that begins slowly.
-func (t *Table) Valid() error { return t.valid() }
+// Valid returns the result of Options.Valid. Call it before a report that a client relies on, and right before a change of a protected
+// file if time has passed since its check.
+func (t *Table) Valid() error { return t.checkValid() }
 
 // Rules returns the rules in force.
 func (t *Table) Rules() *Rules {

@@ -60,7 +60,7 @@ func TestManySessionsShareAFewLocks(t *testing.T) {
 	for _, directories := range []bool{false, true} {
 		t.Run(fmt.Sprint("directories ", directories), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				disk := locktest.NewDisk()
+				disk := new(locktest.Disk)
 				disk.OnRemove(func(h lock.Hold) error {
 					time.Sleep(time.Duration(h.Token%3) * time.Microsecond)
 					if h.Token%7 == 0 {
@@ -145,10 +145,15 @@ func TestAThousandHoldersCostNoMoreEach(t *testing.T) {
 	}
 }
 
-// A full log refuses grants, and no release.
+// A full log refuses grants, renewals and changes of protected files, whose records would use up the room for ends, and no release.
 func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
 	log := locktest.NewMemory()
-	table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}})
+	table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}},
+		lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x"}}})
+	writer := table.Open(lock.Owner{Account: "w"})
+	if _, err := acquire(writer, "/x_lock"); err != nil {
+		t.Fatal(err)
+	}
 	var sessions []*lock.Session
 	for range 100 {
 		s := table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"})
@@ -161,6 +166,12 @@ func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
 	s := table.Open(lock.Owner{Account: "b"})
 	if _, err := acquire(s, "/locks/y"); !errors.Is(err, lock.ErrFull) {
 		t.Errorf("a grant: %v", err)
+	}
+	if _, err := sessions[0].Renew(t.Context(), "/locks/x"); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("a renewal: %v", err)
+	}
+	if err := writer.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Permit) error { return nil }); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("a change of a protected file: %v", err)
 	}
 	for i, s := range sessions {
 		if err := s.Release(t.Context(), "/locks/x"); err != nil {
@@ -179,7 +190,7 @@ type panicking struct{ *locktest.Disk }
 func (panicking) Make(context.Context, lock.Name) (lock.DirectoryID, error) { panic("a bug") }
 
 func TestAPanicOfTheDiskLeavesNoNameBusy(t *testing.T) {
-	table := newTable(t, lock.Options{Disk: panicking{locktest.NewDisk()}}, lock.Rule{Match: "/locks/*"})
+	table := newTable(t, lock.Options{Disk: panicking{new(locktest.Disk)}}, lock.Rule{Match: "/locks/*"})
 	s := table.Open(lock.Owner{Account: "a"})
 	for range 2 {
 		func() {
@@ -198,7 +209,7 @@ func TestAPanicOfTheDiskLeavesNoNameBusy(t *testing.T) {
 
 // Files lie in a lock that two sessions share. The one that leaves last finds them.
 func TestSessionsThatShareALockShareTheDirectoryOfItsFiles(t *testing.T) {
-	disk := locktest.NewDisk()
+	disk := new(locktest.Disk)
 	table := newTable(t, lock.Options{Disk: disk}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}})
 	first, second := table.Open(lock.Owner{Account: "a"}), table.Open(lock.Owner{Account: "a"})
 	for _, s := range []*lock.Session{first, second} {
@@ -225,7 +236,7 @@ type unwritten struct {
 }
 
 func (u *unwritten) Wait(ctx context.Context, end lock.Position, durable bool) error {
-	if u.fails.Load() {
+	if u.fails.Load() && end > 0 {
 		return lock.ErrUncertain
 	}
 	return u.Memory.Wait(ctx, end, durable)
@@ -243,8 +254,8 @@ func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
 		t.Helper()
 		_, acquired := acquire(second, "/x_lock")
 		released := second.Release(t.Context(), "/x_lock")
-		_, may := second.MayWrite("/x")
-		wrote := second.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Title) error { return nil })
+		_, may := second.MayWrite(t.Context(), "/x")
+		wrote := second.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Permit) error { return nil })
 		for what, err := range map[string]error{"acquire": acquired, "release": released, "may write": may, "write": wrote} {
 			if err == nil || errors.Is(err, lock.ErrUncertain) != (want == lock.ErrUncertain) {
 				t.Errorf("%s: %v", what, err)
@@ -254,4 +265,18 @@ func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
 	refusals(lock.ErrHeld)
 	log.fails.Store(true)
 	refusals(lock.ErrUncertain)
+}
+
+// A look does not wait for the log. The MKD of its job does, before it returns the lock.
+func TestMkdOfAnAutomaticLockWaitsForItsRecord(t *testing.T) {
+	log := &unwritten{Memory: locktest.NewMemory()}
+	table := newTable(t, lock.Options{Log: log}, site(2*time.Second))
+	s := table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"})
+	log.fails.Store(true)
+	if w := s.Look(t.Context(), "/www/a/x", lock.NoSign, nil); w != nil || !table.Held("/www/a/.lock") {
+		t.Fatal("the look did not acquire the lock")
+	}
+	if h, err := acquire(s, "/www/a/.lock"); !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("MKD returned token %d, %v", h.Token, err)
+	}
 }

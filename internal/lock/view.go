@@ -4,8 +4,8 @@ package lock
 type View struct {
 	Status            // without Holds if the lock is free
 	Seen   []SeenHold // of each of the Holds
-	// Next is the error that [Session.AcquireOrWait] would return now: nil if it would grant the lock, an error that matches ErrHeld if the session
-	// can get the lock later.
+	// Next is the error that [Session.AcquireOrWait] would return now: nil for a grant, an error that matches ErrHeld if the session can get
+	// the lock later.
 	Next error
 }
 
@@ -13,23 +13,24 @@ type View struct {
 type SeenHold struct {
 	Hold
 	Expiry
-	Own     bool  // the session acquired it
-	Job     bool  // the session acquired it, or has its nonce
-	Adopted Token // of the hold that it was adopted from; 0: of none
+	Own       bool  // the session acquired it
+	SameNonce bool  // the session acquired it, or has its nonce
+	Adopted   Token // token of the adopted hold; 0: none
 }
 
-// View returns a lock as the session sees it, held or free, and changes nothing. It does not look at the disk. The error is ErrNoRule if no
-// rule makes the name a lock and it is not held.
+// View returns a lock as the session sees it, held or free. It changes nothing and does not look at the disk. The error is ErrNoRule for a
+// free name that no rule makes a lock.
 func (s *Session) View(name Name) (View, error) {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
 	var v View
-	if n := t.st.nodes[name]; n != nil {
-		v.Status = t.st.status(n, now)
+	n := t.st.nodes[name]
+	if n != nil {
+		v.Status = t.st.statusOf(n, now)
 		for _, h := range n.holds {
-			v.Seen = append(v.Seen, s.s.see(h, now))
+			v.Seen = append(v.Seen, s.s.viewHold(h, now))
 		}
 	}
 	if len(v.Holds) == 0 && t.st.rules.find(name) == nil {
@@ -38,18 +39,18 @@ func (s *Session) View(name Name) (View, error) {
 	var out outcome
 	t.st.acquire(&acquisition{session: s.s, name: name, wake: func() {}}, now, &out)
 	v.Next = out.err
-	if out.place != nil {
+	if out.waiter != nil || n != nil && n.claim != nil && n.claim.isGrant { // the lock is about to be granted to another client
 		v.Next = ErrHeld
 	}
 	return v, nil
 }
 
-// see returns a hold as the session sees it.
-func (s *session) see(h *hold, now Instant) SeenHold {
-	end, _ := h.deadline(now.Boot)
+// viewHold returns a hold as the session sees it.
+func (s *sessionState) viewHold(h *liveHold, now Instant) SeenHold {
+	end, _ := h.effectiveDeadline(now.Boot)
 	latest, _ := h.latest()
-	title := s.standingOf(h)
-	seen := SeenHold{Hold: h.Hold, Expiry: h.expiry(end, latest, now), Own: title == bySession, Job: title >= byNonce}
+	reason := s.reasonFor(h)
+	seen := SeenHold{Hold: h.Hold, Expiry: h.expiryAt(end, latest, now), Own: reason == bySession, SameNonce: reason >= byNonce}
 	if h.previous != nil {
 		seen.Adopted = h.previous.Token
 	}

@@ -2,63 +2,61 @@ package lock
 
 import "context"
 
-// Waiting is a session that waits for a lock, without a goroutine. The table calls wake when Poll may have something to do. It holds its
-// mutex meanwhile: wake must not block, and must not use the table. The session must call Poll soon after that, since the lock may be its own.
-// Poll and Withdraw are for one goroutine. [Table.Expire] ends the waiting when its time is over.
+// Waiting is a session in the queue for a lock. It needs no goroutine. The table calls wake, with its mutex held, when Poll may have
+// something to do; wake must not block or use the table. The session must call Poll soon after, because the lock may be granted.
+// Poll and Withdraw are for one goroutine. [Table.Expire] ends the wait when its time is over.
 type Waiting struct {
 	session *Session
-	place   *place
+	waiter  *waiter
 }
 
-// Poll makes the directory of the lock if that is to be made now, and reports whether the waiting is over. The hold is the one that was
-// acquired. The errors are those of AcquireOrWait; when the time is over a
-// *TimeoutError around one. While nothing may be changed the session goes on waiting, in its place.
-func (w *Waiting) Poll(ctx context.Context) (h Hold, over bool, err error) {
-	t, p := w.session.table, w.place
+// Poll makes the directory of the lock if it is the session's turn, and reports whether the wait is over. The hold is the new one. The
+// errors are those of AcquireOrWait; after the time, a *TimeoutError that wraps one. During a suspension the session stays in the queue.
+func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
+	t, p := w.session.table, w.waiter
 	t.mu.Lock()
-	over, err = p.over, p.err
+	done, err = p.done, p.err
 	r := result{end: p.end}
-	task := p.makes
+	claim := p.claim
 	if p.granted != nil {
 		r.granted = *p.granted
 	}
-	if task != nil {
-		task.begun = true
+	if claim != nil {
+		claim.begun = true
 	}
 	t.mu.Unlock()
 	switch {
-	case over && err != nil:
+	case done && err != nil:
 		return Hold{}, true, err
-	case over && p.look:
-		return r.granted, true, nil // nothing depends on the grant until the first change
-	case over:
-		return r.granted, true, t.written(ctx, r)
-	case task != nil:
-		if r, err = t.complete(ctx, task); err == nil && r.granted.Token == 0 { // a directory of the host is in the way, or the waiting is over
+	case done && p.look:
+		return r.granted, true, nil // the first change waits for the log
+	case done:
+		return r.granted, true, t.awaitGrant(ctx, r)
+	case claim != nil:
+		if r, err = t.complete(ctx, claim); err == nil && r.granted.Token == 0 { // a directory of the host has the name, or the wait is over
 			return w.Poll(ctx)
 		}
 		if err != nil {
 			return Hold{}, true, err
 		}
-		return r.granted, true, t.written(ctx, r)
+		return r.granted, true, t.awaitGrant(ctx, r)
 	}
 	return Hold{}, false, nil
 }
 
-// Withdraw ends the waiting without a result, unless it is over; the next session in the queue gets its turn. If the lock was
-// granted and Poll has not returned it, the hold ends.
+// Withdraw ends the wait without a result. If the lock was granted and Poll has not returned it, the hold ends.
 func (w *Waiting) Withdraw() {
-	t, p := w.session.table, w.place
+	t, p := w.session.table, w.waiter
 	t.decide(context.Background(), func(now Instant, out *outcome) {
 		switch {
 		case p.view != nil:
-			if !p.over {
-				t.st.giveUp(p, nil, now, out)
+			if !p.done {
+				t.st.endJobWait(p, nil, now, out)
 			}
-		case !p.over:
+		case !p.done:
 			out.unqueue(p, ErrEnded)
 		case p.granted != nil:
-			t.st.undo(*p.granted, out)
+			t.st.markUndelivered(*p.granted, out)
 		}
 	})
 }

@@ -2,107 +2,86 @@ package lock
 
 import "context"
 
-// MayWrite reports by which holds the session may change the path now. If the path lies in a lock that is held, the session must
-// act for the hold of the innermost one, and hold it alone. If rules protect the path, one of the locks that do must be held
-// exclusively, the session must act for that hold as its [WritePolicy] demands, and no other job may hold another of them. The error is
-// a *ProtectedError, ErrEnded, or that of [Rules.Guards].
+// MayWrite returns the holds by which the session may change the path now. If the path lies in a held lock, the innermost one must be held
+// exclusively, and the session must act for that hold. If rules protect the path, one of the protecting locks must be held exclusively, the
+// session must act for that hold as its [WritePolicy] requires, and no other job may hold another of these locks. The errors are a
+// *ProtectedError, ErrEnded, that of [Rules.Guards], and that of ctx if it ends before the refusal can be sent.
 //
-// The result is true at one moment only. Make the change itself in [Session.Write].
-func (s *Session) MayWrite(path Name) (Title, error) {
+// The result may be out of date at once. Make the change in [Session.Write].
+func (s *Session) MayWrite(ctx context.Context, path Name) (Permit, error) {
 	t := s.table
-	q, err := t.Rules().question(path)
+	q, err := t.Rules().locksOfPath(path)
 	if err != nil {
-		return Title{}, err
+		return Permit{}, err
 	}
 	t.mu.Lock()
-	now := t.clock.Now()
-	title, err := t.st.title(s.s, Write{Path: path}, q, now)
-	err = t.st.refreshed(err, now)
-	seen := t.appended
+	permit, err := t.st.permit(s.s, Write{Path: path}, q, t.clock.Now())
+	after := t.appended
 	t.mu.Unlock()
 	if err != nil {
-		err = t.refused(context.Background(), seen, err)
+		err = t.awaitRefusal(ctx, after, err)
 	}
-	return title, err
+	return permit, err
 }
 
-// Concerned reports whether locks may refuse a change of the path: rules protect paths, or it lies in a lock or in
-// something with the name of one. Otherwise MayWrite and Write are not needed.
-func (s *Session) Concerned(path Name) bool {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.st.rules.Protects() {
-		return true
-	}
-	if path == "/" {
-		return false
-	}
-	for n := path.Parent(); n != "/"; n = n.Parent() {
-		if t.st.held(n) || t.st.rules.find(n) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// Write runs fn while the session may make all the changes, see MayWrite: the end of the holds of a title
-// waits for fn, and so does every grant of another lock that protects one of the paths or that a path lies in. So the change
-// and the check are one step. A hold whose time is over is none, also before Expire has ended it. fn gets the titles, in the order
-// of the writes. It must be quick, and must not wait for the table.
+// Write runs fn if the session may make all the changes, see MayWrite. Check and change are one step: the ends of the holds wait for fn,
+// and so do grants of other locks that protect one of the paths or contain it. An expired hold does not count, even if Expire has not
+// ended it yet. fn gets the permits in the order of the writes, or nil if no rule protects any path, and no path lies in a held lock or below
+// the name of a lock. It must be quick, and must not acquire or end locks.
 //
-// The errors are those of MayWrite, of ctx, that of [Options.Valid], and what fn returns. Valid is called right before fn, unless no lock
-// concerns any of the paths.
-func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Title) error) error {
+// The errors are those of MayWrite, ctx, [Options.Valid] and fn. Valid is called right before fn, unless no lock concerns the paths.
+func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) error) error {
 	t := s.table
 	for {
 		rules := t.Rules()
-		questions := make([]question, len(writes))
+		questions := make([]pathLocks, len(writes))
 		for i, w := range writes {
 			var err error
-			if questions[i], err = rules.question(w.Path); err != nil {
+			if questions[i], err = rules.locksOfPath(w.Path); err != nil {
 				return err
 			}
 		}
-		var titles []Title
-		var keeps kept
+		var permits []Permit
+		var scope writeScope
 		stale := false
 		_, err := t.decide(ctx, func(now Instant, out *outcome) {
 			if stale = t.st.rules != rules; stale {
 				return
 			}
-			titles, keeps = t.st.titles(s.s, writes, questions, now, out)
+			permits, scope = t.st.permitAll(s.s, writes, questions, now, out)
 		})
 		switch {
 		case err != nil:
 			return err
 		case stale:
 			continue
-		case keeps.empty():
-			return fn(titles)
+		case scope.empty() && !rules.Protects():
+			return fn(nil)
+		case scope.empty():
+			return fn(permits)
 		}
-		return t.keeping(keeps, func() error { return fn(titles) })
+		return t.runPinned(scope, func() error { return fn(permits) })
 	}
 }
 
-// keeping runs fn, and then ends the write.
-func (t *Table) keeping(k kept, fn func() error) error {
-	defer t.do(func(st *State, _ Instant) { st.applyKept(k, -1) })
-	if err := t.valid(); err != nil {
+// runPinned runs fn, and then ends the write.
+func (t *Table) runPinned(k writeScope, fn func() error) error {
+	defer t.do(func(st *State, _ Instant) { st.applyScope(k, -1) })
+	if err := t.checkValid(); err != nil {
 		return err
 	}
 	return fn()
 }
 
-// Exclude runs fn while nothing is held at or below the names and nothing can be granted there:
-// for the removal and renaming of directories that are no locks. It waits for changes under way.
-// If something is held it returns a *HeldError for that, and fn does not run;
-// else what fn returns. Grants wait for fn, so it must be quick, and must not acquire there.
-func (t *Table) Exclude(ctx context.Context, names []Name, fn func() error) error {
-	keeps := kept{bars: names}
+// Exclude runs fn while no lock is held at or below the names, and bars grants there meanwhile. It serves to remove and rename directories
+// that are no locks. It waits for changes under way. If a lock is held, see [Session.HeldWithin], it returns a *HeldError without a call of
+// fn. fn must be quick, and must not acquire locks there.
+func (s *Session) Exclude(ctx context.Context, names []Name, fn func() error) error {
+	t := s.table
+	scope := writeScope{bars: names}
 	_, err := t.decide(ctx, func(now Instant, out *outcome) {
 		for _, name := range names {
-			n := t.st.nodes[name].takenWithin()
+			n := t.st.lockWithin(s.s, name)
 			switch {
 			case n == nil:
 			case n.claim != nil:
@@ -115,16 +94,16 @@ func (t *Table) Exclude(ctx context.Context, names []Name, fn func() error) erro
 				return
 			}
 		}
-		out.keep(keeps)
+		out.beginWrite(scope)
 	})
 	if err != nil {
 		return err
 	}
-	return t.keeping(keeps, fn)
+	return t.runPinned(scope, fn)
 }
 
-// Published appends a change of a protected file to the log, and waits until it is written. The hold that allowed it is given by its name, token and
-// owner. After an error the file is published all the same.
+// Published appends a change of a protected file to the log and waits for the write. hold needs the name, token and owner of the hold that
+// allowed the change. The file has changed even if Published returns an error.
 func (t *Table) Published(ctx context.Context, hold Hold, by Owner, note string, file Publication) error {
 	r, err := t.decide(ctx, func(now Instant, out *outcome) {
 		out.records = append(out.records, Record{Kind: Published, Cause: CausePublish, Hold: hold, By: by, At: now, Note: note, File: &file})

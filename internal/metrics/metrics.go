@@ -76,6 +76,9 @@ func New(state State) *Metrics {
 	m.transfers = count("transfers_total", "Complete transfers, by direction.", "direction")
 	m.bytes = count("transfer_bytes_total", "Bytes of files transferred, by direction.", "direction")
 	m.discards = count("uploads_discarded_total", "Uploads discarded, by reason.", "reason")
+	for _, c := range []*prometheus.CounterVec{m.refusals, m.discards} {
+		c.WithLabelValues("disk-full") // an alarm on its rate needs the value before the first event
+	}
 	m.reloads = count("reloads_total", "Reloads of the configuration, by result.", "result")
 	m.hooks = count("hook_runs_total", "Hooks run, by result.", "result")
 	m.protected = prometheus.NewCounter(prometheus.CounterOpts{
@@ -88,13 +91,13 @@ func New(state State) *Metrics {
 	m.handOver = times("handover_seconds", "From the end of a hold to the grant to a client that waited.", 0.0001, 4, 10)
 	m.hold = times("hold_seconds", "How long locks were held.", 0.01, 4, 12)
 	m.sync = times("journal_sync_seconds", "Duration of a sync of the journal.", 0.0001, 4, 10)
-	m.ask(state)
+	m.registerGauges(state)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// ask registers the gauges, which call the functions of State at each scrape.
-func (m *Metrics) ask(state State) {
+// registerGauges registers the gauges, which call the functions of State at each scrape.
+func (m *Metrics) registerGauges(state State) {
 	gauge := func(name, help string, f func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ftplockd_" + name, Help: help}, f))
 	}
@@ -173,34 +176,36 @@ func (m *Metrics) count(e event.Event) {
 	case event.Protect:
 		m.protected.Inc()
 	case event.Publish:
-		m.transfer("up", e)
+		m.transfer("up", e.Bytes, true)
 	case event.Download:
-		m.transfer("down", e)
+		m.transfer("down", e.Bytes, e.Reason == "")
 	case event.Discard:
-		m.discards.WithLabelValues(discarded(e.Cause)).Inc()
+		m.discards.WithLabelValues(discardReason(e.Cause)).Inc()
 	case event.Login:
 		m.logins.WithLabelValues("ok").Inc()
 	case event.LoginFailed:
 		m.logins.WithLabelValues("failed").Inc()
 	case event.Reload:
-		m.reloads.WithLabelValues(result(e.Reason)).Inc()
+		m.reloads.WithLabelValues(reloadResult(e.Reason)).Inc()
 	}
 }
 
-func (m *Metrics) transfer(direction string, e event.Event) {
-	m.transfers.WithLabelValues(direction).Inc()
-	m.bytes.WithLabelValues(direction).Add(float64(e.Bytes))
+func (m *Metrics) transfer(direction string, bytes int64, complete bool) {
+	m.bytes.WithLabelValues(direction).Add(float64(bytes))
+	if complete {
+		m.transfers.WithLabelValues(direction).Inc()
+	}
 }
 
-func result(reason string) string {
+func reloadResult(reason string) string {
 	if reason != "" {
 		return "failed"
 	}
 	return "ok"
 }
 
-// discarded returns the cause of a discarded upload as one of a few label values.
-func discarded(cause string) string {
+// discardReason returns the cause of a discarded upload as one of a few label values.
+func discardReason(cause string) string {
 	if cause == "" || strings.ContainsAny(cause, " /") {
 		return "other"
 	}

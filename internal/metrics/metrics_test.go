@@ -28,6 +28,7 @@ func TestEachEventIsCounted(t *testing.T) {
 		{Kind: event.Protect},
 		{Kind: event.Publish, Bytes: 100},
 		{Kind: event.Download, Bytes: 50},
+		{Kind: event.Download, Bytes: 7, Reason: "the client closed the data connection"},
 		{Kind: event.Discard, Cause: "hung-up"},
 		{Kind: event.Discard},
 		{Kind: event.Login},
@@ -43,6 +44,7 @@ func TestEachEventIsCounted(t *testing.T) {
 	for _, want := range strings.Split(strings.TrimSpace(`
 grants_total{cause="acquire"} 2
 refusals_total{reason="held"} 1
+refusals_total{reason="disk-full"} 0
 releases_total{cause="release"} 1
 releases_total{cause="idle"} 1
 releases_total{cause="break"} 1
@@ -54,8 +56,10 @@ reaper_lag_seconds 0.02
 protected_refusals_total 1
 transfers_total{direction="up"} 1
 transfer_bytes_total{direction="up"} 100
-transfer_bytes_total{direction="down"} 50
+transfers_total{direction="down"} 1
+transfer_bytes_total{direction="down"} 57
 uploads_discarded_total{reason="hung-up"} 1
+uploads_discarded_total{reason="disk-full"} 0
 uploads_discarded_total{reason="other"} 1
 logins_total{result="ok"} 1
 logins_total{result="failed"} 1

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Kills yields what the disk shows when the process is killed at any moment while the power stays on: all that it did, of which
-// nothing need last yet. One of them is to be looked at before the next one is asked for.
+// Kills yields the disk after a kill of the process at any moment while the power stays on: it has all changes, synced or not. Use an image before
+// taking the next one.
 func (r *Recording) Kills() iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
-		d := r.begin.clone()
-		for moment := r.from; moment <= len(r.events); moment++ {
-			if moment > r.from {
+		d := r.initial.clone()
+		for moment := r.firstEvent; moment <= len(r.events); moment++ {
+			if moment > r.firstEvent {
 				e := r.events[moment-1]
 				d.change(e.entries)
 				if e.data != nil {
@@ -23,7 +23,7 @@ func (r *Recording) Kills() iter.Seq[*Image] {
 				}
 			}
 			image := &Image{
-				Said: r.saidUntil(moment), Lost: "nothing yet", recording: r, disk: d.clone(),
+				Notes: r.notesBefore(moment), Lost: "nothing yet", recording: r, disk: d.clone(),
 				events: slices.Clone(r.events[:moment]),
 			}
 			if !yield(image) {
@@ -33,32 +33,32 @@ func (r *Recording) Kills() iter.Seq[*Image] {
 	}
 }
 
-// Record restores the image and records what a command does with it, as [Record] does: such as a server that starts
-// again. What had been said stays said. The images of that recording are what a further loss of power leaves, at any moment from the
-// start of the command on: what one loss of power has left of the disk lasts, what a kill has left may be lost still.
+// Record restores the image and records a command like [Record], for example a server that starts again. The notes before it stay. The images of that
+// recording are those of a further loss of power after the start of the command. The state after a loss of power is durable; the state after a kill
+// may still be lost.
 func (i *Image) Record(cmd *exec.Cmd) (*Recording, error) {
 	if err := i.Restore(); err != nil {
 		return nil, err
 	}
 	r := &recorder{Recording: Recording{
-		root: i.recording.root, attic: i.recording.attic, top: i.recording.top, dirs: i.recording.dirs,
-		begin: i.recording.begin, events: i.events, from: len(i.events),
+		root: i.recording.root, attic: i.recording.attic, rootInode: i.recording.rootInode, dirs: i.recording.dirs,
+		initial: i.recording.initial, events: i.events, firstEvent: len(i.events),
 	}}
 	var err error
-	if r.now, err = r.look(); err != nil {
+	if r.now, err = r.scan(); err != nil {
 		return nil, err
 	}
 	if i.events == nil {
-		r.begin = r.now.clone()
-		for _, text := range i.Said {
-			r.events = append(r.events, event{said: text})
+		r.initial = r.now.clone()
+		for _, text := range i.Notes {
+			r.events = append(r.events, event{note: text})
 		}
-		r.from = len(r.events)
+		r.firstEvent = len(r.events)
 	}
 	return r.run(cmd)
 }
 
-// change makes one step in the directories.
+// change applies one step to the directories.
 func (d disk) change(step []entry) {
 	for _, c := range step {
 		if d.dirs[c.dir] == nil {

@@ -1,25 +1,21 @@
-// Package powerloss finds out what a loss of power can leave of what a process wrote. It is for tests.
+// Package powerloss makes the disks that a loss of power may leave of the writes of a process. It is for tests.
 //
-// Its types: a [Recording] is what one process did to the files and directories below one directory, traced call by
-// call (ptrace, so that nothing in the program has to know of it; it must not store into a map of a file); an [Image] is one state in which a power
-// failure at some moment of it can leave the disk; a [Sync] is a call that made something last.
+// Its types: a [Recording] has the calls of one process below one directory. It uses ptrace, so the program needs no change; the program must not write
+// to a mapped file. An [Image] is a state in which a loss of power at some moment can leave the disk. A [Sync] is one call of fsync or fdatasync.
 //
-// What a file system may do, as far as POSIX promises nothing else: content that was not synced is there in full, in part
-// (the file, or what was written over what it had, ends at any byte) or with holes (any sector of 512 bytes is missing and reads
-// as zeros, or as before); a change of a directory that was not synced is there or not, whatever became of others before or after it. fsync and fdatasync of a file make
-// its content last and not its name; fsync of a directory makes the changes of its entries last. A rename, and every
-// other single call, is atomic. What an image lacks may be any combination of these: few of them are tried all, of many
-// the corners and a seeded sample.
+// A file system may do all that POSIX allows. Content that was not synced is there in full, in part (the file or the overwritten part ends at any byte)
+// or with holes (a sector of 512 bytes reads as zeros or as before). A change of a directory that was not synced is there or not, independent of
+// other changes. fsync and fdatasync of a file save its content and not its name; fsync of a directory saves the changes of its entries. A rename,
+// and every other single call, is atomic. An image may lack any combination of these: all combinations are tried if they are few, otherwise the
+// corners and a seeded sample.
 //
-// What is not modelled: modes, owners and times; a disk that lies about what it has synced; and file systems that promise
-// more than POSIX, as most do.
+// The model has no modes, owners and times, no disks that lose synced data, and no file systems with stronger promises, as most have.
 //
-// What recovers from one loss of power may meet another. [Image.Record] records a recovery from an image, and what it yields are images again;
-// [Recording.Kills] are the images to recover from when the process ends and the power stays on.
+// A recovery from one loss of power may meet another one. [Image.Record] records a recovery from an image, which has images again. [Recording.Kills] are
+// the images after a kill of the process while the power stays on.
 //
-// Images are made in place, of the very inodes that the process made, so that a program that knows its directories and
-// files again by number takes them for what they were. So the process must not remove a directory, but call [Rmdir];
-// and one image is looked at at a time.
+// An image consists of the inodes that the process made, so that a program that identifies files by inode finds them. Therefore the process must call
+// [Rmdir] instead of removing a directory, and only one image exists at a time.
 //
 // The package needs Linux. Start reading at [Record].
 package powerloss

@@ -13,31 +13,31 @@ import (
 	"strings"
 )
 
-// Options say which images are made.
+// Options select the images.
 type Options struct {
 	Seed uint64
-	// Most is how many images are made at most for one moment: all that there can be, or the corners and a sample.
+	// Most limits the images of one moment. If more are possible, they are the corners and a sample.
 	Most int
-	// Twice is how many starts of each kind a Play records, to try what another loss of power leaves of them.
+	// Twice is the number of starts of each kind that a Play records, to try another loss of power.
 	Twice int
-	// Without says which syncs of the process have no effect, as if the program lacked them; nil: none.
+	// Without reports whether a sync has no effect, as if the program lacked it; nil: each has one.
 	Without func(Sync) bool
 }
 
 // Image is one state that a loss of power can leave.
 type Image struct {
-	Said []string // what the process had said by then
-	Lost string   // what of all that was done is not there, for people
+	Notes []string // the notes of the process until then
+	Lost  string   // a description of the lost changes
 
 	recording *Recording
 	disk      disk
-	events    []event // of a kill: what may be lost yet
+	events    []event // of a kill: the changes that may still be lost
 }
 
 // Syncs returns every sync of the process, in order.
 func (r *Recording) Syncs() []Sync {
 	var all []Sync
-	for _, e := range r.events[r.from:] {
+	for _, e := range r.events[r.firstEvent:] {
 		if e.sync != nil {
 			all = append(all, e.sync.Sync)
 		}
@@ -45,37 +45,37 @@ func (r *Recording) Syncs() []Sync {
 	return all
 }
 
-// saidUntil returns what the process had said when so many events had happened.
-func (r *Recording) saidUntil(moment int) []string {
+// notesBefore returns the notes of the process before an event.
+func (r *Recording) notesBefore(moment int) []string {
 	var all []string
 	for _, e := range r.events[:moment] {
-		if e.said != "" {
-			all = append(all, e.said)
+		if e.note != "" {
+			all = append(all, e.note)
 		}
 	}
 	return all
 }
 
-// Images yields the states in which a loss of power at any moment of the process can leave the disk, no two alike unless more had
-// been said. An image is to be looked at before the next one is asked for.
+// Images yields the states in which a loss of power at any moment can leave the disk. Equal states differ in their notes. Use an image before taking the
+// next one.
 func (r *Recording) Images(o Options) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		seen := make(map[string]bool)
 		random := rand.New(rand.NewPCG(o.Seed, 1))
-		for moment := r.from; moment <= len(r.events); moment++ {
-			if moment > r.from && r.events[moment-1].sync != nil {
+		for moment := r.firstEvent; moment <= len(r.events); moment++ {
+			if moment > r.firstEvent && r.events[moment-1].sync != nil {
 				continue // less can be lost than the moment before
 			}
 			m := r.momentAt(moment, o, random)
-			said := r.saidUntil(moment)
+			said := r.notesBefore(moment)
 			for choice := range m.choices(o.Most, random) {
 				image := m.image(choice)
-				key := fmt.Sprint(len(said), " ", image.disk.sum(r.top))
+				key := fmt.Sprint(len(said), " ", image.disk.sum(r.rootInode))
 				if seen[key] {
 					continue
 				}
 				seen[key] = true
-				image.recording, image.Said = r, said
+				image.recording, image.Notes = r, said
 				if !yield(image) {
 					return
 				}
@@ -84,56 +84,56 @@ func (r *Recording) Images(o Options) iter.Seq[*Image] {
 	}
 }
 
-// moment is what of a recording up to some event may be lost.
+// moment has the changes that may be lost at an event of a recording.
 type moment struct {
-	r      *Recording
-	events []event
-	loose  []int // the changes of directories that may be lost
-	sure   []bool
-	files  []uint64 // those whose content is not sure
-	may    map[uint64][][]byte
-	is     map[uint64][]byte // the content of the others
+	r         *Recording
+	events    []event
+	unsynced  []int               // the numbers of the changes of directories that may be lost
+	synced    []bool              // by event: its change of a directory is synced
+	uncertain []uint64            // files with uncertain content
+	variants  map[uint64][][]byte // the possible contents of these
+	content   map[uint64][]byte   // the content of the others
 }
 
 func (r *Recording) momentAt(at int, o Options, random *rand.Rand) *moment {
-	m := &moment{r: r, events: r.events[:at], sure: make([]bool, at), may: make(map[uint64][][]byte), is: maps.Clone(r.begin.files)}
+	m := &moment{r: r, events: r.events[:at], synced: make([]bool, at), variants: make(map[uint64][][]byte), content: maps.Clone(r.initial.files)}
 	pending := make(map[uint64][][]byte)
 	for i, e := range m.events {
 		switch {
 		case e.data != nil:
 			pending[e.data.file] = append(pending[e.data.file], e.data.content)
-		case e.sync != nil && (i < r.from || o.Without == nil || !o.Without(e.sync.Sync)):
+		case e.sync != nil && (i < r.firstEvent || o.Without == nil || !o.Without(e.sync.Sync)):
 			if all := pending[e.sync.inode]; len(all) > 0 {
-				m.is[e.sync.inode] = all[len(all)-1]
+				m.content[e.sync.inode] = all[len(all)-1]
 				delete(pending, e.sync.inode)
 			}
 			for j, earlier := range m.events[:i] {
 				if slices.ContainsFunc(earlier.entries, func(c entry) bool { return c.dir == e.sync.inode }) {
-					m.sure[j] = true
+					m.synced[j] = true
 				}
 			}
 		}
 	}
 	for i, e := range m.events {
-		if len(e.entries) > 0 && !m.sure[i] {
-			m.loose = append(m.loose, i)
+		if len(e.entries) > 0 && !m.synced[i] {
+			m.unsynced = append(m.unsynced, i)
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(pending)) {
-		m.files = append(m.files, file)
-		m.may[file] = variants(m.is[file], pending[file], random)
+		m.uncertain = append(m.uncertain, file)
+		m.variants[file] = variants(m.content[file], pending[file], random)
 	}
 	return m
 }
 
-// choices yields for each loose change 0 (lost) or 1, then for each uncertain file the number of its variant.
+// choices yields for each unsynced change 0 (lost) or 1, then for each uncertain file the number of its variant.
 func (m *moment) choices(most int, random *rand.Rand) iter.Seq[[]int] {
-	sizes := make([]int, len(m.loose), len(m.loose)+len(m.files))
+	sizes := make([]int, len(m.unsynced), len(m.unsynced)+len(m.uncertain))
 	for i := range sizes {
 		sizes[i] = 2
 	}
-	for _, file := range m.files {
-		sizes = append(sizes, len(m.may[file]))
+	for _, file := range m.uncertain {
+		sizes = append(sizes, len(m.variants[file]))
 	}
 	product := 1
 	for _, n := range sizes {
@@ -203,11 +203,11 @@ func sample(sizes []int, most int, random *rand.Rand) iter.Seq[[]int] {
 }
 
 func (m *moment) image(choice []int) *Image {
-	d := m.r.begin.clone()
+	d := m.r.initial.clone()
 	var lost []string
 	next := 0
 	for i, e := range m.events {
-		if len(e.entries) > 0 && !m.sure[i] {
+		if len(e.entries) > 0 && !m.synced[i] {
 			next++
 			if choice[next-1] == 0 {
 				lost = append(lost, describe(e.entries))
@@ -216,11 +216,11 @@ func (m *moment) image(choice []int) *Image {
 		}
 		d.change(e.entries)
 	}
-	d.files = maps.Clone(m.is)
-	for i, file := range m.files {
-		v := choice[len(m.loose)+i]
-		d.files[file] = m.may[file][v]
-		if last := m.may[file][len(m.may[file])-1]; v < len(m.may[file])-1 {
+	d.files = maps.Clone(m.content)
+	for i, file := range m.uncertain {
+		v := choice[len(m.unsynced)+i]
+		d.files[file] = m.variants[file][v]
+		if last := m.variants[file][len(m.variants[file])-1]; v < len(m.variants[file])-1 {
 			lost = append(lost, fmt.Sprintf("file %d: %d bytes in place of %d, %d of them zeros", file, len(d.files[file]), len(last),
 				strings.Count(string(d.files[file]), "\x00")))
 		}
@@ -236,7 +236,7 @@ func describe(step []entry) string {
 	return strings.Join(parts, ",")
 }
 
-// sum returns a checksum of what can be reached from dir.
+// sum returns a checksum of the tree below dir.
 func (d disk) sum(dir uint64) string {
 	h := sha256.New()
 	d.write(h, dir)
@@ -253,7 +253,7 @@ func (d disk) write(w io.Writer, dir uint64) {
 	fmt.Fprintln(w, "end")
 }
 
-// Restore puts the disk into the state of the image.
+// Restore brings the disk into the state of the image.
 func (i *Image) Restore() error {
 	r := i.recording
 	for _, place := range []string{r.root, r.attic} {
@@ -261,10 +261,10 @@ func (i *Image) Restore() error {
 			return err
 		}
 	}
-	return i.fill(r.root, r.top)
+	return i.fill(r.root, r.rootInode)
 }
 
-// clear takes everything out of a directory: the directories of the recording go to the attic, all else goes.
+// clear empties a directory: it moves the directories of the recording to the attic, and removes the rest.
 func (r *Recording) clear(dir string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -19,46 +19,46 @@ import (
 func Flags(most int) *Options {
 	o := new(Options)
 	flag.Uint64Var(&o.Seed, "power.seed", 1, "seed of the sample of what a loss of power leaves")
-	flag.IntVar(&o.Most, "power.most", most, "how many of the states are tried that a loss of power can leave at one moment")
-	flag.IntVar(&o.Twice, "power.twice", 1, "how many starts of each kind are recorded, and lose power again")
+	flag.IntVar(&o.Most, "power.most", most, "the number of images of one moment that a test checks at most")
+	flag.IntVar(&o.Twice, "power.twice", 1, "the number of starts of each kind that a test records, to check another loss of power")
 	return o
 }
 
-// What the process does whose writes are recorded, and where.
+// The variables for the recorded process: its task and its directory.
 const (
 	playEnv = "POWERLOSS_PLAY"
 	baseEnv = "POWERLOSS_BASE"
 )
 
-// Playing returns what the process that is recorded does, below which directory; "" in any other process.
+// Playing returns the task and the directory of a recorded process; "" in other processes.
 func Playing() (name, base string) { return os.Getenv(playEnv), os.Getenv(baseEnv) }
 
-// Play is what a process does until the power fails, and what is to be there afterwards. The process is the test binary: it runs
-// TestPowerPlay, and TestPowerRecovery for a start that follows. Both ask [Playing] what to do.
+// Play is a task of a process until the power fails, and a check of the disk afterwards. The process is the test binary: it runs TestPowerPlay, and
+// TestPowerRecovery for the start after it. Both call [Playing].
 type Play struct {
-	Base string // the directory that is recorded
+	Base string // the recorded directory
 
 	t     *testing.T
 	o     Options
 	name  string
-	wrong func(base string, said []string) []string
+	check func(base string, notes []string) []string
 }
 
-// NewPlay returns a play in an empty directory. wrong starts on an image and returns what is wrong with it.
-func NewPlay(t *testing.T, name string, o *Options, wrong func(base string, said []string) []string) *Play {
+// NewPlay returns a play in an empty directory. check starts on an image and returns its faults.
+func NewPlay(t *testing.T, name string, o *Options, check func(base string, notes []string) []string) *Play {
 	t.Helper()
-	return &Play{Dir(t), t, *o, name, wrong}
+	return &Play{Dir(t), t, *o, name, check}
 }
 
-// Record has a process of its own play, and records it. It skips the test where processes cannot be traced.
+// Record runs the task in a process of its own, and records it. It skips the test if processes cannot be traced.
 //
-// No test may be running in parallel: a process that is being started has the locks of all others open for a moment.
+// No other test may run: a new process has the locks of all others open for a moment.
 func (p *Play) Record() *Recording {
 	p.t.Helper()
 	return p.record("TestPowerPlay", func(cmd *exec.Cmd) (*Recording, error) { return Record(cmd, p.Base) })
 }
 
-// Starts yields what a start does on some of the images, n at most, whichever the seed says. As for Record no test may be running in parallel.
+// Starts yields recordings of starts on n images at most, which the seed selects. As for Record, no other test may run.
 func (p *Play) Starts(images iter.Seq[*Image], n int) iter.Seq[*Recording] {
 	return func(yield func(*Recording) bool) {
 		all := slices.Collect(images)
@@ -74,7 +74,7 @@ func (p *Play) Starts(images iter.Seq[*Image], n int) iter.Seq[*Recording] {
 func (p *Play) record(test string, record func(*exec.Cmd) (*Recording, error)) *Recording {
 	p.t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=1m")
-	// Without GORACE each would end a second late.
+	// Without GORACE each process would take a second longer.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", playEnv+"="+p.name, baseEnv+"="+p.Base)
 	out, err := os.Create(filepath.Join(p.t.TempDir(), "out"))
 	if err != nil {
@@ -97,24 +97,23 @@ func (p *Play) record(test string, record func(*exec.Cmd) (*Recording, error)) *
 	return r
 }
 
-// Try looks at images of the recording, so many for each moment, without syncs that have no effect, up to the first that anything is
-// wrong with. It returns how many there were, and what was wrong.
-func (p *Play) Try(r *Recording, most int, without func(Sync) bool) (looked int, wrong string) {
+// Check checks images of the recording until the first fault. It returns the number of images, and the fault.
+func (p *Play) Check(r *Recording, most int, without func(Sync) bool) (checked int, fault string) {
 	p.t.Helper()
 	for image := range r.Images(Options{Seed: p.o.Seed, Most: most, Without: without}) {
-		looked++
+		checked++
 		if err := image.Restore(); err != nil {
 			p.t.Fatal(err)
 		}
-		if all := p.wrong(p.Base, image.Said); len(all) > 0 {
-			return looked, fmt.Sprintf("%s\nsaid: %s\n%s", strings.Join(all, "\n"), strings.Join(image.Said, ", "), image.Lost)
+		if all := p.check(p.Base, image.Notes); len(all) > 0 {
+			return checked, fmt.Sprintf("%s\nnotes: %s\n%s", strings.Join(all, "\n"), strings.Join(image.Notes, ", "), image.Lost)
 		}
 	}
-	return looked, ""
+	return checked, ""
 }
 
-// Test tries what a loss of power leaves of the play, and what another one leaves of some starts that follow it, or a kill: of those half
-// as many images. It runs parallel to other tests from the moment when all is recorded.
+// Test checks the images of the play, and half as many of some starts after a loss of power or a kill. It runs in parallel with other tests after the
+// recordings.
 func (p *Play) Test() {
 	p.t.Helper()
 	first := p.Record()
@@ -128,9 +127,9 @@ func (p *Play) Test() {
 		if i > 0 {
 			most /= 2
 		}
-		looked, wrong := p.Try(r, most, nil)
-		if images += looked; wrong != "" {
-			p.t.Errorf("seed %d, recording %d: %s\nsynced: %v", p.o.Seed, i, wrong, r.Syncs())
+		checked, fault := p.Check(r, most, nil)
+		if images += checked; fault != "" {
+			p.t.Errorf("seed %d, recording %d: %s\nsynced: %v", p.o.Seed, i, fault, r.Syncs())
 		}
 	}
 	p.t.Logf("%d images of %d recordings", images, len(recordings))

@@ -31,14 +31,14 @@ func record(t *testing.T, dir, script string) *Recording {
 	return r
 }
 
-// states restores every image and returns what was said and what was there, each once.
+// states restores every image, and returns the notes and the content of each once.
 func states(t *testing.T, r *Recording, dir string, o Options) (all []string) {
 	t.Helper()
 	for image := range r.Images(o) {
 		if err := image.Restore(); err != nil {
 			t.Fatal(err)
 		}
-		state := strings.Join(image.Said, " ") + ":"
+		state := strings.Join(image.Notes, " ") + ":"
 		err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 			if err != nil || path == dir {
 				return err
@@ -162,7 +162,7 @@ func TestWhatARecoveryDoesMayBeLostAgain(t *testing.T) {
 			first := record(t, dir, begin)
 			second := again(t, dir, recovery, c.images(first))
 			slices.Sort(c.want)
-			for range 2 { // looking at the first recording's images takes nothing from the second's
+			for range 2 { // the images of the first recording do not change those of the second
 				if got := states(t, second, dir, Options{Most: 1000}); !slices.Equal(got, c.want) {
 					t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 				}

@@ -17,40 +17,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recording is what one process did below one directory.
+// Recording has the changes of one process below one directory.
 type Recording struct {
 	root, attic string
-	top         uint64 // the root's inode
-	begin       disk   // what was there before
+	rootInode   uint64 // the root's inode
+	initial     disk   // the content before them
 	events      []event
-	from        int             // how many of the events are not the process's own, see Image.Record
-	dirs        map[uint64]bool // all directories that there ever were, also those of other recordings of the root
+	firstEvent  int             // the number of events before the process, see Image.Record
+	dirs        map[uint64]bool // all directories at any time, also of other recordings of the root
 }
 
 // Sync is one call of fsync or fdatasync.
 type Sync struct {
-	Path      string // what was synced, relative to the root, under its name at that time
+	Path      string // of the synced file, relative to the root, at that time
 	Directory bool
-	After     string // what the process had said last
-	Number    int    // how many syncs of the process came before it
+	After     string // the last note of the process
+	Number    int    // of syncs before it
 }
 
-// event is one thing that happened: of the fields that are set only one is.
+// event is one change. Exactly one field is set.
 type event struct {
 	entries []entry // one step
 	data    *data
 	sync    *synced
-	said    string
+	note    string
 }
 
-// entry is a name in a directory that got another meaning; 0: none.
+// entry is a name in a directory with its new inode; 0: removed.
 type entry struct {
 	dir  uint64
 	name string
 	to   uint64
 }
 
-// data is a file's new content.
+// data is the new content of a file.
 type data struct {
 	file    uint64
 	content []byte
@@ -61,24 +61,24 @@ type synced struct {
 	inode uint64
 }
 
-// disk is what is below the root: of each directory its entries, of each file its content, by inode.
+// disk is the tree below the root: entries of directories and content of files, by inode.
 type disk struct {
 	dirs  map[uint64]map[string]uint64
 	files map[uint64][]byte
-	paths map[uint64]string // of each file one of its names; only of what was just looked at
+	paths map[uint64]string // a name of each file; only after a scan
 }
 
-// sayFD is where the process says what it knows.
+// sayFD receives the notes of the process.
 const sayFD = 3
 
-// Say notes one line in the recording of the process that calls it, in its place among what was done to the disk.
-func Say(line string) error {
+// Note adds a line to the recording of the calling process, in order with its changes of the disk.
+func Note(line string) error {
 	_, err := unix.Write(sayFD, []byte(line+"\n"))
 	return err
 }
 
-// Rmdir is what the process that is recorded, and whoever looks at an image, calls to remove an empty directory below
-// the root: it leaves the tree and is kept.
+// Rmdir removes an empty directory below the root. The recorded process and users of an image must call it: it moves the directory out of the tree and keeps
+// it.
 func Rmdir(root, path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
@@ -100,8 +100,7 @@ func Rmdir(root, path string) error {
 	return nil
 }
 
-// Dir makes a directory for a recording, where syncs cost nothing if there is such a place: what is tried does not need
-// the disk to last. It goes with the test.
+// Dir makes a directory for a recording, in memory if possible, where a sync costs nothing. The end of the test removes it.
 func Dir(t testing.TB) string {
 	t.Helper()
 	above, err := os.MkdirTemp("/dev/shm", "powerloss-")
@@ -120,31 +119,31 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Record runs a command, which must succeed within a minute, and records what it does below the root. It uses the command's
+// Record runs a command, which must succeed within a minute, and records its changes below the root. It uses the command's
 // SysProcAttr and ExtraFiles; its outputs, if set, must be files. An error that matches [errors.ErrUnsupported] means
-// that this system does not let a process be traced.
+// that this system does not allow the tracing of processes.
 func Record(cmd *exec.Cmd, root string) (*Recording, error) {
 	top, err := inodeOf(root)
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), top: top, dirs: make(map[uint64]bool)}}
+	r := &recorder{Recording: Recording{root: root, attic: atticOf(root), rootInode: top, dirs: make(map[uint64]bool)}}
 	if err := os.Mkdir(r.attic, 0o700); err != nil {
 		return nil, err
 	}
-	if r.now, err = r.look(); err != nil {
+	if r.now, err = r.scan(); err != nil {
 		return nil, err
 	}
-	r.begin = r.now.clone()
+	r.initial = r.now.clone()
 	for file, path := range r.now.paths {
-		if err := r.keep(file, path); err != nil {
+		if err := r.keepFile(file, path); err != nil {
 			return nil, err
 		}
 	}
 	return r.run(cmd)
 }
 
-// run has the command run and notes what it does.
+// run runs the command and records its changes.
 func (r *recorder) run(cmd *exec.Cmd) (*Recording, error) {
 	for dir := range r.now.dirs {
 		r.dirs[dir] = true
@@ -159,7 +158,7 @@ func (r *recorder) run(cmd *exec.Cmd) (*Recording, error) {
 	info, err := writer.Stat()
 	if err == nil {
 		r.pipeInode = info.Sys().(*syscall.Stat_t).Ino
-		err = trace(cmd, r.call)
+		err = trace(cmd, r.recordCall)
 	}
 	writer.Close()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EIO) {
@@ -177,57 +176,57 @@ type recorder struct {
 	now       disk
 	pipe      *os.File
 	pipeInode uint64
-	last      string // what was said last
+	lastNote  string // the last note of the process
 }
 
-// call looks what a system call has changed, unless it is one of those that programs make all the time and that change no file.
-func (r *recorder) call(c call) error {
+// recordCall records the changes of a system call. It skips calls that are frequent and change no file.
+func (r *recorder) recordCall(c call) error {
 	switch c.number {
 	case unix.SYS_FUTEX, unix.SYS_READ, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_FCNTL, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE,
 		unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_GETTID,
 		unix.SYS_GETPID, unix.SYS_TGKILL, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL, unix.SYS_BRK:
 		return nil
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
-		return r.synced(c)
+		return r.recordSync(c)
 	case unix.SYS_WRITE:
 		if inode, _ := descriptor(c.pid, c.args[0]); inode == r.pipeInode {
-			return r.heard(c.result)
+			return r.recordNote(c.result)
 		}
 	}
-	return r.changed()
+	return r.recordChanges()
 }
 
-func (r *recorder) synced(c call) error {
+func (r *recorder) recordSync(c call) error {
 	inode, path := descriptor(c.pid, c.args[0])
 	if path != r.root && !strings.HasPrefix(path, r.root+"/") {
 		return nil
 	}
-	if err := r.quiet(); err != nil {
+	if err := r.checkUnchanged(); err != nil {
 		return err
 	}
 	_, isDir := r.now.dirs[inode]
 	rel, _ := filepath.Rel(r.root, path)
-	r.events = append(r.events, event{sync: &synced{Sync{rel, isDir, r.last, len(r.Syncs())}, inode}})
+	r.events = append(r.events, event{sync: &synced{Sync{rel, isDir, r.lastNote, len(r.Syncs())}, inode}})
 	return nil
 }
 
-func (r *recorder) heard(n int64) error {
-	if err := r.quiet(); err != nil {
+func (r *recorder) recordNote(n int64) error {
+	if err := r.checkUnchanged(); err != nil {
 		return err
 	}
 	text := make([]byte, n)
 	if _, err := r.pipe.Read(text); err != nil {
 		return err
 	}
-	r.last = strings.TrimSuffix(string(text), "\n")
-	r.events = append(r.events, event{said: r.last})
+	r.lastNote = strings.TrimSuffix(string(text), "\n")
+	r.events = append(r.events, event{note: r.lastNote})
 	return nil
 }
 
-// quiet makes sure that nothing has changed without a call, as by a store into a map.
-func (r *recorder) quiet() error {
+// checkUnchanged returns an error if something has changed without a call, for example by a store into a mapped file.
+func (r *recorder) checkUnchanged() error {
 	before := len(r.events)
-	if err := r.changed(); err != nil {
+	if err := r.recordChanges(); err != nil {
 		return err
 	}
 	if len(r.events) > before {
@@ -236,9 +235,9 @@ func (r *recorder) quiet() error {
 	return nil
 }
 
-// changed notes how what is there differs from what was.
-func (r *recorder) changed() error {
-	found, err := r.look()
+// recordChanges records the differences between the disk now and at the last call.
+func (r *recorder) recordChanges() error {
+	found, err := r.scan()
 	if err != nil {
 		return err
 	}
@@ -254,7 +253,7 @@ func (r *recorder) changed() error {
 	for _, file := range slices.Sorted(maps.Keys(found.files)) {
 		before, known := r.now.files[file]
 		if !known {
-			if err := r.keep(file, found.paths[file]); err != nil {
+			if err := r.keepFile(file, found.paths[file]); err != nil {
 				return err
 			}
 		}
@@ -280,17 +279,17 @@ func differences(dir uint64, before, after map[string]uint64) (step []entry) {
 	return step
 }
 
-// keep gives a file a name in the attic, so that it is there for the images when the process has removed it.
-func (r *recorder) keep(file uint64, path string) error {
+// keepFile gives a file a name in the attic, so that images can restore it after the process has removed it.
+func (r *recorder) keepFile(file uint64, path string) error {
 	return os.Link(path, shelf(r.attic, 'f', file))
 }
 
-// look reads all that is below the root.
-func (r *recorder) look() (disk, error) {
+// scan reads all files and directories below the root.
+func (r *recorder) scan() (disk, error) {
 	d := disk{
-		dirs: map[uint64]map[string]uint64{r.top: {}}, files: make(map[uint64][]byte), paths: make(map[uint64]string),
+		dirs: map[uint64]map[string]uint64{r.rootInode: {}}, files: make(map[uint64][]byte), paths: make(map[uint64]string),
 	}
-	dirs := map[string]uint64{r.root: r.top}
+	dirs := map[string]uint64{r.root: r.rootInode}
 	err := filepath.WalkDir(r.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == r.root {
 			return err

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is a system call that has ended well.
+// call is a system call that has succeeded.
 type call struct {
 	pid    int // the thread
 	number uint64
@@ -22,7 +22,7 @@ type call struct {
 }
 
 // trace runs a prepared command to its end, for a minute at most, and calls each for every system call of its threads that succeeded,
-// while the thread stands still. An error of each kills the process.
+// while the thread is stopped. An error of each kills the process.
 func trace(cmd *exec.Cmd, each func(call) error) error {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -42,10 +42,10 @@ func trace(cmd *exec.Cmd, each func(call) error) error {
 type tracer struct {
 	leader  int
 	each    func(call) error
-	entered map[int]call // by thread: the call that it is in
+	entered map[int]call // by thread: its current call
 	known   map[int]bool
-	writer  int   // the thread that is in a call that may change the disk; 0: none
-	waiting []int // the threads that stand still before such a call
+	writer  int   // the thread with a call under way that may change the disk; 0: none
+	waiting []int // the threads that are stopped before such a call
 }
 
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
@@ -65,7 +65,7 @@ func (t *tracer) run() error {
 	}
 	var failed error
 	for {
-		// Of the children of this thread only: others of this process are not ours to wait for.
+		// Only children of this thread: the rest of the process waits for its own.
 		pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
 		switch {
 		case err == unix.EINTR:
@@ -74,7 +74,7 @@ func (t *tracer) run() error {
 			return errors.Join(failed, fmt.Errorf("wait: %w", err))
 		case status.Exited() || status.Signaled():
 			if pid != t.leader {
-				if err := t.leave(pid); err != nil {
+				if err := t.releaseWriter(pid); err != nil {
 					return errors.Join(failed, err)
 				}
 				continue
@@ -98,7 +98,7 @@ func (t *tracer) run() error {
 			}
 			t.writer = pid
 		} else if !ok {
-			if err := t.leave(pid); err != nil {
+			if err := t.releaseWriter(pid); err != nil {
 				return errors.Join(failed, err)
 			}
 		}
@@ -108,8 +108,8 @@ func (t *tracer) run() error {
 	}
 }
 
-// leave lets the next thread change the disk. One thread does at a time, so that the order of changes and syncs is certain.
-func (t *tracer) leave(pid int) error {
+// releaseWriter resumes the next thread that waits to change the disk. One thread changes it at a time, so the order of changes and syncs is certain.
+func (t *tracer) releaseWriter(pid int) error {
 	if t.writer != pid {
 		return nil
 	}
@@ -127,7 +127,7 @@ func resume(pid, signal int) error {
 	return nil
 }
 
-// changes reports whether a call may change the disk, or makes a change last. None of them waits for another thread.
+// changes reports whether a call may change or sync the disk. None of these calls waits for another thread.
 func changes(number uint64) bool {
 	switch number {
 	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_OPENAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
@@ -137,7 +137,7 @@ func changes(number uint64) bool {
 	return false
 }
 
-// stopped deals with a thread that stands still, and returns the signal that it is to get.
+// stopped handles the stop of a thread, and returns the signal to deliver to it.
 func (t *tracer) stopped(pid int, status unix.WaitStatus) (signal int, err error) {
 	isNew := !t.known[pid]
 	t.known[pid] = true
@@ -192,7 +192,7 @@ func (t *tracer) call(pid int) error {
 	return t.each(c)
 }
 
-// descriptor is what a thread has open under a number, and where; "" if that cannot be told.
+// descriptor returns the inode and the path of an open file of a thread; "" if they cannot be read.
 func descriptor(pid int, fd uint64) (inode uint64, path string) {
 	name := fmt.Sprintf("/proc/%d/fd/%d", pid, int32(fd))
 	var stat unix.Stat_t

@@ -9,21 +9,21 @@ import (
 // sector is what a disk writes in one piece.
 const sector = 512
 
-// How much of what can become of one file is tried.
+// Bounds of the variants of one file.
 const (
-	everyByte = 48 // a tail of so many bytes ends at each of them
+	everyByte = 48 // a tail of at most so many bytes is cut at each byte
 	someCuts  = 8
-	everyHole = 3 // so many sectors are lost in every combination
+	everyHole = 3 // of at most so many sectors each combination is lost
 	someHoles = 6
 )
 
-// variants returns what a file may contain whose content before is sure and to which the others were given one after
-// the other: first that before, last the last one.
+// variants returns the possible contents of a file after a loss of power. before was synced; the others were written later, in order. The
+// first variant is before, the last one is the last of the others.
 func variants(before []byte, others [][]byte, random *rand.Rand) [][]byte {
 	last := others[len(others)-1]
 	all := [][]byte{before}
 	all = append(all, others[:len(others)-1]...)
-	if from := common(before, last); from < len(last) {
+	if from := commonPrefix(before, last); from < len(last) {
 		for _, cut := range cuts(from, others, random) {
 			all = append(all, torn(before, last, cut))
 		}
@@ -39,8 +39,8 @@ func variants(before []byte, others [][]byte, random *rand.Rand) [][]byte {
 	return different
 }
 
-// common returns how many bytes two contents begin with alike. It compares sectors first, which takes less time under the race detector.
-func common(a, b []byte) (n int) {
+// commonPrefix returns the number of bytes at the beginning that two contents share. It compares sectors first, which takes less time under the race detector.
+func commonPrefix(a, b []byte) (n int) {
 	for n+sector <= min(len(a), len(b)) && bytes.Equal(a[n:n+sector], b[n:n+sector]) {
 		n += sector
 	}
@@ -50,13 +50,13 @@ func common(a, b []byte) (n int) {
 	return n
 }
 
-// torn returns the last content as far as the cut, behind it what was there before.
+// torn returns the last content up to the cut, followed by the content before.
 func torn(before, last []byte, cut int) []byte {
 	return append(slices.Clone(last[:cut]), before[min(cut, len(before)):]...)
 }
 
-// cuts returns the places, from the first byte that differs on, at which what is new may end: not behind the last of the others,
-// or the zeros that it ends with.
+// cuts returns the offsets at which the new content may end: from the first byte that differs up to the end of the last content without its
+// zeros.
 func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
 	last := others[len(others)-1]
 	to := len(last)
@@ -70,7 +70,7 @@ func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
 		return all
 	}
 	for _, o := range others {
-		n := common(o, last) // where the next one was begun
+		n := commonPrefix(o, last) // the start of the next write
 		all = append(all, n-1, n+1, len(o)-1, len(o)+1)
 	}
 	for n := from - from%sector; n < to; n += sector {
@@ -82,8 +82,7 @@ func cuts(from int, others [][]byte, random *rand.Rand) (all []int) {
 	return slices.DeleteFunc(all, func(n int) bool { return n < from || n >= to })
 }
 
-// holes returns the last content with sectors, from the first byte that differs on, in which is what was there before: zeros
-// where there was nothing.
+// holes returns the last content with lost sectors, from the first byte that differs on. A lost sector has the content before, or zeros.
 func holes(before, last []byte, from int, random *rand.Rand) (all [][]byte) {
 	first := from / sector
 	to := max(from+1, len(bytes.TrimRight(last, "\x00")))

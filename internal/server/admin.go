@@ -21,10 +21,10 @@ import (
 // can connect to it is an administrator.
 const controlSocket = "control.sock"
 
-// statusSuspended is the HTTP status of a server of several that is suspended: another server may be the active one.
+// statusSuspended is the HTTP status of a server that serves no clients, or of one that is suspended: another server may be the active one.
 const statusSuspended = http.StatusMisdirectedRequest
 
-// SuspendedError is the error of a server that is suspended.
+// SuspendedError is the error of a server that serves no clients, or is suspended.
 type SuspendedError struct{ Err error }
 
 func (e SuspendedError) Error() string { return e.Err.Error() }
@@ -90,33 +90,39 @@ func (s *server) handler() http.Handler {
 		// A reload that has begun is completed even if the client ends.
 		done, err := s.reload(context.WithoutCancel(r.Context()))
 		if err != nil {
-			s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
+			s.sinks.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		answer(w, done)
+		writeJSON(w, done)
 	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { answer(w, s.status(r.Context())) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, s.status(r.Context())) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.ready.ask(r.Context()); err != nil {
+		if err := s.ready.await(r.Context()); err != nil {
 			http.Error(w, "no lock can be granted: "+err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	serving := func(answer func(*service, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			v, err := s.serving()
-			if err != nil {
-				http.Error(w, "this server serves no clients now: "+err.Error(), http.StatusServiceUnavailable)
+	page := source{s}
+	for pattern, serve := range map[string]http.HandlerFunc{
+		"GET /locks":    page.serveLocks,
+		"GET /refused":  func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.RefusedJobs()) },
+		"GET /sessions": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.Sessions()) },
+		"POST /break":   page.serveBreak,
+		"POST /clear":   page.serveClear,
+		"POST /kick": func(w http.ResponseWriter, r *http.Request) {
+			if err := page.Kick(r.FormValue("id"), "an administrator", ""); err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+			}
+		},
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if _, err := s.serving(); err != nil {
+				http.Error(w, "this server serves no clients now: "+err.Error(), statusSuspended)
 				return
 			}
-			answer(v, w, r)
-		}
+			serve(w, r)
+		})
 	}
-	mux.HandleFunc("GET /locks", serving((*service).serveLocks))
-	mux.HandleFunc("GET /sessions", serving((*service).serveSessions))
-	mux.HandleFunc("POST /break", serving((*service).serveBreak))
-	mux.HandleFunc("POST /clear", serving((*service).serveClear))
-	mux.HandleFunc("POST /kick", serving((*service).serveKick))
 	return mux
 }
 
@@ -124,15 +130,18 @@ func (s *server) handler() http.Handler {
 func (a *admin) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	err := errors.Join(a.http.Shutdown(ctx), os.Remove(a.file), a.dir.Close())
+	err := errors.Join(a.http.Shutdown(ctx), a.dir.Close())
+	if rerr := os.Remove(a.file); !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
 	if cerr := a.listener.Close(); !errors.Is(cerr, net.ErrClosed) {
 		err = errors.Join(err, cerr) // serve was not called
 	}
 	return err
 }
 
-// Ask sends a request to the server that uses the state directory, and returns its answer or its error.
-func Ask(ctx context.Context, state, method, path string) ([]byte, error) {
+// Request sends a request to the server that uses the state directory, and returns its answer or its error.
+func Request(ctx context.Context, state, method, path string) ([]byte, error) {
 	dir, err := os.Open(state)
 	if err != nil {
 		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)

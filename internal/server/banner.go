@@ -5,98 +5,65 @@ import (
 	"io"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
 	"golang.org/x/term"
 
 	"github.com/ftplockd/ftplockd/config"
-	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// banner returns the addresses, the account, and example commands. It contains the password only if the server has generated it and standard
-// output is a terminal.
+// banner returns the addresses and the directories, and for a server without a configuration file the account and example commands. It contains the
+// password only if the server has generated it and standard output is a terminal.
 func (s *server) banner(terminal bool) string {
-	c, v := s.config, s.service.Load()
-	if s.election != nil {
-		return s.standbyBanner()
-	}
-	address := typed(v.ports[0].Addr())
-	account := c.Accounts[0].Name
-	login, hint := shellWord(account), ""
-	var b strings.Builder
-	fmt.Fprintf(&b, "ftplockd listens on %s\n", strings.Join(v.addresses(), ", "))
-	fmt.Fprintf(&b, "serves %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
-	if s.watched.page != nil {
-		fmt.Fprintf(&b, "its page is at %s\n", s.watched.address())
-	}
-	fmt.Fprintf(&b, "account %s", account)
-	switch {
-	case s.plain == "": // without :PASSWORD, curl would read the next line as the password
-		login += ":PASSWORD"
-		hint = ", with the account's password for PASSWORD"
-	case os.Getenv(config.EnvPassword) != "":
-		fmt.Fprintf(&b, ", password as in %s", config.EnvPassword)
-		login += `:"$` + config.EnvPassword + `"`
-	case terminal:
-		fmt.Fprintf(&b, ", password %s", s.plain)
-		login += ":" + s.plain
-	default:
-		file := filepath.Join(absolute(c.State), config.PasswordFile)
-		fmt.Fprintf(&b, ", password in %s", file)
-		login += `:"$(cat '` + file + `')"`
-	}
-	name, ok := v.sampleLock(c.Accounts[0])
-	if !ok {
-		b.WriteString("\n\nThe [[lock]] rules of the configuration say which names are locks.\n\n")
-		return b.String()
-	}
-	curl := "curl -sv"
-	if c.TLS.Mode == config.TLSRequired { // -k: the certificate has a name, and not the address
-		curl = "curl -skv --ssl-reqd"
-	}
-	fmt.Fprintf(&b, "\n\nTake a lock, see it refused, give it back%s:\n\n", hint)
-	for _, command := range []string{"MKD", "MKD", "RMD"} {
-		fmt.Fprintf(&b, "  %s -u %s -Q '%s %s' ftp://%s/ 2>&1 | grep %s\n", curl, login, command, name, address, path.Base(name))
-	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// standbyBanner returns the banner of a server of several, which may have taken over already.
-func (s *server) standbyBanner() string {
+	s.mu.Lock() // a reload may be under way
+	defer s.mu.Unlock()
 	c := s.config
 	var b strings.Builder
-	fmt.Fprintf(&b, "ftplockd is one of several servers with locks in etcd at %s\n", strings.Join(c.Etcd.Endpoints, ", "))
-	fmt.Fprintf(&b, "when it is the active one it listens on %s, and serves %s; its own files are in %s\n",
-		strings.Join(append(c.Listen[:len(c.Listen):len(c.Listen)], c.TLS.ImplicitListen...), ", "), absolute(c.Root), absolute(c.State))
-	if s.watched.page != nil {
-		fmt.Fprintf(&b, "its page is at %s\n", s.watched.address())
+	if s.election == nil {
+		fmt.Fprintf(&b, "ftplockd listens on %s\nserves", strings.Join(s.service.Load().addresses(), ", "))
+	} else {
+		fmt.Fprintf(&b, "ftplockd is one of several servers with locks in etcd at %s\nwhen it is the active one it listens on %s, and serves",
+			strings.Join(c.Etcd.Endpoints, ", "), strings.Join(slices.Concat(c.Listen, c.TLS.ImplicitListen), ", "))
 	}
-	b.WriteString("\n")
-	return b.String()
+	fmt.Fprintf(&b, " %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
+	if s.sinks.page != nil {
+		fmt.Fprintf(&b, "its page is at %s\n", s.sinks.address())
+	}
+	if s.builtinPassword != "" {
+		login := s.showAccountLocked(&b, terminal)
+		if s.options.ConfigFile == "" {
+			showExamples(&b, login, s.service.Load().ports[0].Addr())
+		}
+	}
+	return b.String() + "\n"
 }
 
-// sampleLock returns the name of a lock, as the account sees it; false: it found no name. It tries usual names first, and then names that it makes of
-// the rules' globs.
-func (v *service) sampleLock(a config.Account) (string, bool) {
-	guess := strings.NewReplacer("**/", "", "**", "demo", "*", "demo", "?", "x")
-	names := []string{path.Join(a.Home, "/locks/demo"), path.Join(a.Home, "/demo_lock"), path.Join(a.Home, "/demo.lock")}
-	for _, r := range v.server.config.Rules {
-		names = append(names, path.Join("/", guess.Replace(r.Match)))
+// showAccountLocked writes a line with the built-in account, and returns the account and the password as one word for a shell.
+func (s *server) showAccountLocked(b *strings.Builder, terminal bool) (login string) {
+	account := s.config.Accounts[0].Name
+	file := filepath.Join(absolute(s.config.State), config.PasswordFile)
+	login = shellWord(account)
+	switch {
+	case os.Getenv(config.EnvPassword) != "":
+		fmt.Fprintf(b, "account %s, password as in %s\n", account, config.EnvPassword)
+		return login + `:"$` + config.EnvPassword + `"`
+	case terminal:
+		fmt.Fprintf(b, "account %s, password %s\n", account, s.builtinPassword)
+		return login + ":" + s.builtinPassword
 	}
-	home := strings.TrimSuffix(a.Home, "/") + "/"
-	for _, name := range names {
-		if _, ok := v.table.Rules().For(lock.Name(name)); !ok || !strings.HasPrefix(name, home) {
-			continue
-		}
-		if info, err := v.tree.Stat(path.Dir(name)); err == nil && info.IsDir() {
-			return "/" + strings.TrimPrefix(name, home), true
-		}
+	fmt.Fprintf(b, "account %s, password in %s\n", account, file)
+	return login + `:"$(cat ` + shellWord(file) + `)"`
+}
+
+// showExamples writes commands for a lock of the default rules.
+func showExamples(b *strings.Builder, login string, at net.Addr) {
+	b.WriteString("\nTake a lock, see it refused, give it back:\n\n")
+	for _, verb := range []string{"MKD", "MKD", "RMD"} {
+		fmt.Fprintf(b, "  curl -sv -u %s -Q '%s /locks/demo' ftp://%s/ 2>&1 | grep demo\n", login, verb, localAddress(at))
 	}
-	return "", false
 }
 
 // isTerminal reports whether a writer is a terminal.
@@ -115,8 +82,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// typed returns an address at which a program on this machine reaches a listener.
-func typed(a net.Addr) string {
+// localAddress returns an address at which a program on this machine reaches a listener.
+func localAddress(a net.Addr) string {
 	if host, port, err := net.SplitHostPort(a.String()); err == nil && net.ParseIP(host).IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", port)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// envClock names the file that steps the clock of a server built with the tag testclock. It is JSON, read anew
-// each time that the clock is looked at: {"wall": "-1h", "boot": "30s", "boot_id": "another"}. "wall" and
-// "boot" are added to the two clocks, boot_id replaces the system's. Such a server is for tests only.
+// envClock names the file that steps the clock of a server built with the tag testclock. It is JSON, and each reading of the clock reads it:
+// {"wall": "-1h", "boot": "30s", "boot_id": "another"}. "wall" and "boot" are added to the two clocks, "boot_id" replaces the
+// system's. Such a server is for tests only.
 const envClock = "FTPLOCKD_TEST_CLOCK"
 
 // steppedClock is the system's clock with the steps of a file.
@@ -28,6 +28,7 @@ type clockSteps struct {
 	BootID string `json:"boot_id"`
 }
 
+// NewClock returns the clock of the server.
 func NewClock() (clock, error) {
 	c := &steppedClock{lock.NewSystemClock(), os.Getenv(envClock)}
 	if c.file == "" {
@@ -57,7 +58,7 @@ func (c *steppedClock) step(now lock.Instant) lock.Instant {
 	return now
 }
 
-// steps reads the file. The tests replace it by rename, so a part of it is never read; a wrong one stops the test.
+// steps reads the file. Tests replace it by rename, so it is always complete. A wrong one ends the server.
 func (c *steppedClock) steps() (steps clockSteps) {
 	data, err := os.ReadFile(c.file)
 	if err != nil {

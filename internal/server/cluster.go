@@ -3,33 +3,27 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 )
 
-// cluster is the part of *etcd.Cluster that a server uses.
+// cluster is the part of *etcd.Cluster that a server uses. Tests replace it.
 type cluster interface {
 	Campaign(ctx context.Context) (clusterLog, error)
-	Leader() (etcd.Server, bool)
-	Trouble() string
+	StandbyState() string
 	Space(ctx context.Context) (etcd.Space, error)
 	Close() error
 }
@@ -44,17 +38,8 @@ type clusterLog interface {
 
 var _ clusterLog = (*etcd.Log)(nil)
 
-// reachCluster connects to etcd: openCluster, or the function of a test.
-type reachCluster func(context.Context, etcd.Options) (cluster, error)
-
-// openCluster connects to etcd.
-func openCluster(ctx context.Context, o etcd.Options) (cluster, error) {
-	c, err := etcd.Open(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return elections{c}, nil
-}
+// openCluster returns the connection to etcd. Tests replace it.
+func openCluster(o etcd.Options) cluster { return elections{etcd.Open(o)} }
 
 type elections struct{ *etcd.Cluster }
 
@@ -86,10 +71,10 @@ func EtcdOptions(c *config.Config, clock clock, log *slog.Logger) (etcd.Options,
 		if err != nil {
 			return o, fmt.Errorf("etcd.password_file: %w", err)
 		}
-		if o.Password, _, _ = strings.Cut(string(text), "\n"); strings.TrimSuffix(o.Password, "\r") == "" {
+		line, _, _ := strings.Cut(string(text), "\n")
+		if o.Password = strings.TrimSuffix(line, "\r"); o.Password == "" {
 			return o, fmt.Errorf("etcd.password_file: %s: its first line is empty", e.PasswordFile)
 		}
-		o.Password = strings.TrimSuffix(o.Password, "\r")
 	}
 	return o, nil
 }
@@ -119,27 +104,26 @@ func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 	return t, nil
 }
 
-// checkShared returns an error if the shared directory is missing: a server whose file system is not mounted would serve an empty tree.
+// checkShared returns an error if etcd.shared_state is missing, since a server without the mounted file system would serve an empty tree, or if
+// servers with another prefix use it.
 func checkShared(c *config.Config) error {
-	if c.Etcd.SharedState == "" {
+	shared := c.Etcd.SharedState
+	if shared == "" {
 		return nil
 	}
-	info, err := os.Stat(c.Etcd.SharedState)
-	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "stat", Path: c.Etcd.SharedState, Err: syscall.ENOTDIR}
-	}
+	entries, err := os.ReadDir(shared)
 	if err != nil {
 		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? Make the directory once, by hand", err)
-	}
-	entries, err := os.ReadDir(c.Etcd.SharedState)
-	if err != nil {
-		return err
 	}
 	for _, e := range entries {
 		if escaped, ok := strings.CutPrefix(e.Name(), prefixMark); ok && escaped != url.PathEscape(c.Etcd.Prefix) {
 			return fmt.Errorf("etcd.shared_state: %s shows that servers with another etcd.prefix use these files, and would be active beside this one; "+
-				"remove it if there are none", filepath.Join(c.Etcd.SharedState, e.Name()))
+				"remove it if there are none", filepath.Join(shared, e.Name()))
 		}
+	}
+	info, err := os.Stat(shared)
+	if err != nil {
+		return err
 	}
 	root, err := os.Stat(c.Root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +134,7 @@ func checkShared(c *config.Config) error {
 	}
 	if device(info) != device(root) {
 		return fmt.Errorf("etcd.shared_state: %s is on another file system than root %s: is each of them mounted? "+
-			"If they differ, this server does not find unfinished uploads of other servers", c.Etcd.SharedState, c.Root)
+			"If they differ, this server does not find unfinished uploads of other servers", shared, c.Root)
 	}
 	return nil
 }
@@ -158,8 +142,8 @@ func checkShared(c *config.Config) error {
 // prefixMark is the beginning of the name of an empty file in shared_state. The rest is the etcd.prefix of the servers that use the directory.
 const prefixMark = "prefix-"
 
-// claimShared calls checkShared and makes the file of prefixMark.
-func claimShared(c *config.Config) error {
+// markShared calls checkShared and makes the file of prefixMark.
+func markShared(c *config.Config) error {
 	if err := checkShared(c); err != nil || c.Etcd.SharedState == "" {
 		return err
 	}
@@ -176,37 +160,9 @@ func claimShared(c *config.Config) error {
 // self returns the description of this server for the other ones.
 func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
-	self := etcd.Server{Name: name, Version: Version(), Rules: rulesHash(s.config), Since: time.Now().UTC()}
-	for _, address := range slices.Concat(s.config.Listen, s.config.TLS.ImplicitListen) {
-		self.Addresses = append(self.Addresses, reached(address, s.config.Etcd.Endpoints[0]))
-	}
-	return self, err
-}
-
-// reached returns the address at which clients reach this server. If it listens on all addresses, that is the one from which it reaches
-// etcd. It sends nothing to find out.
-func reached(listen, endpoint string) string {
-	host, port, err := net.SplitHostPort(listen)
-	u, uerr := url.Parse(endpoint)
-	if ip, ierr := netip.ParseAddr(host); err != nil || uerr != nil || host != "" && (ierr != nil || !ip.IsUnspecified()) {
-		return listen
-	}
-	conn, err := net.DialTimeout("udp", u.Host, time.Second)
-	if err != nil {
-		return listen
-	}
-	defer conn.Close()
-	host, _, _ = net.SplitHostPort(conn.LocalAddr().String())
-	return net.JoinHostPort(host, port)
-}
-
-// rulesHash returns a hash of the rules.
-func rulesHash(c *config.Config) string {
-	text, err := json.Marshal(RulesOf(c))
-	if err != nil {
-		panic(err) // rules are plain values
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
+	return etcd.Server{
+		Name: name, Addresses: slices.Concat(s.config.Listen, s.config.TLS.ImplicitListen), Version: Version(), Since: time.Now().UTC(),
+	}, err
 }
 
 // checkAccounts returns an error if each of several servers would generate a password of its own.

@@ -2,5 +2,5 @@
 
 package server
 
-// maxDescriptors returns 0: the limit is not known.
-func maxDescriptors() int { return 0 }
+// openFiles returns 0: there is no such limit.
+func openFiles() uint64 { return 0 }

@@ -25,32 +25,27 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
-// fakeEtcd is an etcd with one server, controlled by the test. It is the cluster, and the log of the server's term.
+// fakeEtcd is an etcd with one server, which the test controls. It is both the cluster and the log of the server's term.
 type fakeEtcd struct {
 	*locktest.Memory
-	unreachable atomic.Bool
-	trouble     atomic.Value                // string
-	leader      atomic.Pointer[etcd.Server] // nil: no server is active
-	turn        chan struct{}               // closed when it is the server's turn
-	over        chan error                  // gets the end of the term
-	suspended   atomic.Bool
-	slow        atomic.Bool // Load does not return before the end of its context
-	resigned    chan struct{}
-	resign      func() // called when the server resigns
+	standing  atomic.Value  // string
+	turn      chan struct{} // closed when it is the server's turn
+	over      chan error    // gets the end of the term
+	suspended atomic.Bool
+	slow      atomic.Bool // Load waits for the end of its context
+	resigned  chan struct{}
+	resign    func() // called when the server resigns
 }
 
 func newFakeEtcd() *fakeEtcd {
-	return &fakeEtcd{
+	f := &fakeEtcd{
 		Memory: locktest.NewMemory(), turn: make(chan struct{}), over: make(chan error, 1), resigned: make(chan struct{}), resign: func() {},
 	}
+	f.standing.Store("no server is active")
+	return f
 }
 
-func (f *fakeEtcd) reach(context.Context, etcd.Options) (cluster, error) {
-	if f.unreachable.Load() {
-		return nil, errors.New("no member answers")
-	}
-	return f, nil
-}
+func (f *fakeEtcd) open(etcd.Options) cluster { return f }
 
 // History yields nothing.
 func (f *fakeEtcd) History(context.Context, lock.Name) iter.Seq2[lock.Entry, error] {
@@ -66,17 +61,7 @@ func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
 	}
 }
 
-func (f *fakeEtcd) Leader() (etcd.Server, bool) {
-	if leader := f.leader.Load(); leader != nil {
-		return *leader, true
-	}
-	return etcd.Server{}, false
-}
-
-func (f *fakeEtcd) Trouble() string {
-	trouble, _ := f.trouble.Load().(string)
-	return trouble
-}
+func (f *fakeEtcd) StandbyState() string { return f.standing.Load().(string) }
 
 func (f *fakeEtcd) Space(context.Context) (etcd.Space, error) { return etcd.Space{}, nil }
 
@@ -116,7 +101,7 @@ func (f *fakeEtcd) Generation() uint32          { return 7 }
 func (f *fakeEtcd) Sweep(context.Context) error { return nil }
 func (f *fakeEtcd) Close() error                { return nil }
 
-// member is a server of several in this process.
+// member is one of several servers, in this process.
 type member struct {
 	*running
 	etcd  *fakeEtcd
@@ -125,7 +110,7 @@ type member struct {
 	ended chan error // gets the result of the server
 }
 
-// startMember starts a server of several. It stands by.
+// startMember starts one of several servers, which stands by.
 func startMember(t *testing.T, f *fakeEtcd) *member {
 	t.Helper()
 	m := &member{running: newRunning(t), etcd: f, port: freePort(t)}
@@ -136,7 +121,7 @@ func startMember(t *testing.T, f *fakeEtcd) *member {
 	if err := errors.Join(os.WriteFile(m.file, []byte(text), 0o600), os.Mkdir(dir+"/shared", 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServer(t.Context(), Options{ConfigFile: m.file}, m.log, f.reach)
+	s, err := newServer(t.Context(), Options{ConfigFile: m.file}, m.log, f.open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +160,7 @@ func (m *member) takeOver() {
 	m.log.AwaitLine(m.t, "cluster: active", "term 7")
 }
 
-// begin begins an upload that lasts until the end of the test.
+// begin starts an upload that lasts until the end of the test.
 func (m *member) begin(s *harness.Session, name string) {
 	m.t.Helper()
 	data, err := s.Open("STOR " + name)
@@ -209,7 +194,7 @@ func (m *member) ends() error {
 func (m *member) get(path string) string {
 	m.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + m.watched.listen.Addr().String() + path)
+	response, err := client.Get("http://" + m.sinks.listen.Addr().String() + path)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -230,31 +215,31 @@ func (m *member) want(got string, words ...string) {
 	}
 }
 
-// TestAStandbyServesHealthOnly of integration/cluster checks that it does not listen.
-func TestAStandbyAnswersAdministratorsAndNoClient(t *testing.T) {
+func TestAStandbyAnswersAdministratorsAndTakesOver(t *testing.T) {
 	f := newFakeEtcd()
-	f.leader.Store(&etcd.Server{Name: "north"})
+	f.standing.Store("etcd does not answer")
 	m := startMember(t, f)
+	m.log.AwaitLine(m.t, "cluster: standby", "etcd does not answer")
+	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
+	m.want(m.get("/healthz"), "200", "standby: etcd does not answer")
+	if conn, err := net.Dial("tcp", m.port); err == nil {
+		conn.Close()
+		t.Error("a standby accepts connections of clients")
+	}
+	f.standing.Store("north is active")
 	m.log.AwaitLine(m.t, "cluster: standby", "north is active")
 	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="standby"} 1`, `ftplockd_cluster_state{state="active"} 0`, "ftplockd_locks_held 0")
 	m.want(m.get("/"), "standby: north is active")
 	for _, request := range [][]string{{"GET", "/locks"}, {"GET", "/sessions"}, {"POST", "/kick", "id", "1-1"}, {"POST", "/break", "name", "/locks/a", "token", "1"}, {"GET", "/health"}} {
 		if _, err := m.ask(request[0], request[1], request[2:]...); err == nil || !strings.Contains(err.Error(), "standby: north is active") {
 			t.Errorf("%v: %v", request, err)
+		} else if away := new(SuspendedError); errors.As(err, away) != (request[1] != "/health") { // the status of the command is 69
+			t.Errorf("%v: %T", request, err)
 		}
 	}
-	m.askReload()
 	if left, _ := os.ReadDir(filepath.Join(m.dir, "shared")); len(left) != 0 {
 		t.Error("it has written to the shared directory")
 	}
-	m.stop()
-	m.exits(nil)
-}
-
-func TestAStandbyTakesOver(t *testing.T) {
-	f := newFakeEtcd()
-	m := startMember(t, f)
-	m.log.AwaitLine(m.t, "cluster: standby", "no server is active")
 	m.configure("[[lock]]\nmatch = '/locks/**'\n[[lock]]\nmatch = '/more/**'\n")
 	if done := m.askReload(); !slices.Contains(done.NeedRestart, "etcd.endpoints") {
 		t.Errorf("keys that need a restart: %q", done.NeedRestart)
@@ -289,7 +274,29 @@ func TestAStandbyTakesOver(t *testing.T) {
 	session.Want(257, "MKD /locks/c")
 }
 
+// unreadManager sets a service manager that does not read its notifications.
+func unreadManager(t *testing.T) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { manager.Close() })
+	sender, err := net.DialUnix("unixgram", nil, manager.LocalAddr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	for err == nil { // until its queue is full
+		_ = sender.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err = sender.Write([]byte("x"))
+	}
+	t.Setenv("NOTIFY_SOCKET", socket)
+}
+
 func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
+	unreadManager(t)
 	f := newFakeEtcd()
 	m := startMember(t, f)
 	m.takeOver()
@@ -308,6 +315,9 @@ func TestADeposedServerEndsItsSessionsAndDoesNotResign(t *testing.T) {
 	default:
 	}
 	m.log.AwaitLine(m.t, "cluster: deposed")
+	if m.election.setState(active, "late"); m.election.state().name != deposed {
+		t.Error("the end of a take-over hides that the server is deposed")
+	}
 	if entries, err := os.ReadDir(filepath.Join(m.dir, "files")); err != nil || len(entries) != 1 || entries[0].Name() != "locks" {
 		t.Error(entries, err)
 	}
@@ -416,24 +426,6 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 	}
 }
 
-func TestAStandbyReportsTheActiveServer(t *testing.T) {
-	f := newFakeEtcd()
-	f.unreachable.Store(true)
-	f.leader.Store(&etcd.Server{Name: "north"})
-	m := startMember(t, f)
-	m.log.AwaitLine(m.t, "cluster: standby", "etcd does not answer")
-	m.log.AwaitLine(m.t, "no member answers")
-	m.want(m.get("/readyz"), "503", "standby: etcd does not answer")
-	f.unreachable.Store(false)
-	m.log.AwaitLine(m.t, "cluster: standby", "north is active")
-	f.trouble.Store("etcd does not answer")
-	harness.Await(t, "/readyz has the trouble", func() bool { return strings.Contains(m.get("/readyz"), "standby: etcd does not answer") })
-	f.trouble.Store("")
-	f.leader.Store(&etcd.Server{Name: "south"})
-	m.log.AwaitLine(m.t, "cluster: standby", "south is active")
-	m.takeOver()
-}
-
 func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
 	c := &config.Config{Root: t.TempDir()}
 	c.Etcd.SharedState = t.TempDir()
@@ -462,10 +454,10 @@ func TestSharedStateHasServersOfOnePrefix(t *testing.T) {
 	c.Etcd.SharedState, c.Etcd.Prefix = t.TempDir(), "/ftplockd/"
 	other := *c
 	other.Etcd.Prefix = "/ftplock/"
-	if err := errors.Join(checkShared(c), checkShared(&other), claimShared(c), claimShared(c), checkShared(c)); err != nil {
+	if err := errors.Join(checkShared(c), checkShared(&other), markShared(c), markShared(c), checkShared(c)); err != nil {
 		t.Error(err)
 	}
-	for _, f := range []func(*config.Config) error{checkShared, claimShared} {
+	for _, f := range []func(*config.Config) error{checkShared, markShared} {
 		if err := f(&other); err == nil || !strings.Contains(err.Error(), "prefix-%2Fftplockd%2F shows that servers with another etcd.prefix use these files") {
 			t.Error(err)
 		}

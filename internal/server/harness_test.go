@@ -46,7 +46,7 @@ func (r *running) ask(method, path string, query ...string) (string, error) {
 	for i := 0; i < len(query); i += 2 {
 		values.Set(query[i], query[i+1])
 	}
-	body, err := Ask(ctx, filepath.Join(r.dir, "state"), method, path+"?"+values.Encode())
+	body, err := Request(ctx, filepath.Join(r.dir, "state"), method, path+"?"+values.Encode())
 	return string(body), err
 }
 

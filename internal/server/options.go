@@ -55,7 +55,7 @@ func (o Options) Load() (*config.Config, error) {
 	c.HTTP.Listen = builtinHTTP
 	if o.ConfigFile != "" {
 		var err error
-		if c, err = config.Load(o.ConfigFile, CheckProtects, CheckStatusFile); err != nil {
+		if c, err = config.Load(o.ConfigFile, checkRules); err != nil {
 			return nil, UsageError{err}
 		}
 	}
@@ -74,43 +74,27 @@ func (o Options) Load() (*config.Config, error) {
 	return c, nil
 }
 
-// CheckStatusFile refuses a status file with the name of a directory of locks, because the file would hide the directory.
-func CheckStatusFile(c *config.Config) config.Errors {
+// checkRules returns the errors that package lock finds in the rules, and refuses a status file with the name of a directory of locks, because the
+// file would hide the directory.
+func checkRules(c *config.Config) (errs config.Errors) {
 	rules, err := lock.NewRules(RulesOf(c))
-	if err != nil || !slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
-		return nil
+	if err == nil && slices.Contains(rules.Prefixes(), lock.Name(c.FTP.StatusFile)) {
+		errs = append(errs, config.Error{Key: "ftp.status_file", Message: fmt.Sprintf("%q: locks of a [[lock]] are made in that directory", c.FTP.StatusFile)})
 	}
-	return config.Errors{{Key: "ftp.status_file", Message: fmt.Sprintf("%q: locks of a [[lock]] are made in that directory", c.FTP.StatusFile)}}
-}
-
-// CheckProtects returns the errors of the paths that rules protect.
-func CheckProtects(c *config.Config) config.Errors {
-	var errs config.Errors
-	_, err := lock.NewRules(RulesOf(c))
-	for _, p := range protectsErrors(err) {
-		errs = append(errs, config.Error{
-			Key:     fmt.Sprintf("lock[%d].protects[%d]", p.Rule+1, p.Path+1),
-			Message: fmt.Sprintf("%q: %s", c.Rules[p.Rule].Protects[p.Path], p.Err),
-		})
+	all, _ := err.(interface{ Unwrap() []error })
+	if all == nil {
+		return errs
+	}
+	valid := c.Validate() == nil
+	for _, err := range all.Unwrap() {
+		if p, ok := errors.AsType[*lock.ProtectsError](err); ok {
+			key, path := fmt.Sprintf("lock[%d].protects[%d]", p.Rule+1, p.Path+1), c.Rules[p.Rule].Protects[p.Path]
+			errs = append(errs, config.Error{Key: key, Message: fmt.Sprintf("%q: %s", path, p.Err)})
+		} else if valid { // else the error has been reported
+			errs = append(errs, config.Error{Key: "lock", Message: err.Error()})
+		}
 	}
 	return errs
-}
-
-// protectsErrors returns the ProtectsErrors in an error of lock.NewRules.
-func protectsErrors(err error) []*lock.ProtectsError {
-	switch e := err.(type) {
-	case *lock.ProtectsError:
-		return []*lock.ProtectsError{e}
-	case interface{ Unwrap() error }:
-		return protectsErrors(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var all []*lock.ProtectsError
-		for _, one := range e.Unwrap() {
-			all = append(all, protectsErrors(one)...)
-		}
-		return all
-	}
-	return nil
 }
 
 // Version returns the version of this program.

@@ -32,7 +32,7 @@ func TestLoadPutsFlagsOverTheFile(t *testing.T) {
 	}
 }
 
-func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
+func TestKeysReachTheTableAndTheConnections(t *testing.T) {
 	c := config.Default()
 	c.Locks.ReadersShare = false
 	c.Rules[0].Wait.Duration = time.Second
@@ -41,7 +41,27 @@ func TestEveryKeyOfContentionReachesTheTable(t *testing.T) {
 	if got.Wait != time.Second || len(got.Shared) != 1 || got.ReadersShare || got.Limit != 3 {
 		t.Errorf("got %+v", got)
 	}
+	c.FTP.UserTimeout.Duration = 7 * time.Second
+	if got := limits(c).UserTimeout; got != 7*time.Second {
+		t.Errorf("the user timeout of new connections is %v", got)
+	}
 	if defaults := RulesOf(config.Default())[0].Contention; !defaults.ReadersShare {
 		t.Errorf("the defaults are %+v", defaults)
+	}
+}
+
+// The page shows the locks to administrators and to accounts whose home is the whole tree, and to no other account.
+func TestThePageKnowsTheRightsOfEachAccount(t *testing.T) {
+	s := new(server)
+	s.logins.Store(&config.Config{Accounts: []config.Account{
+		{Name: "home", Home: "/home"}, {Name: "all", Home: "/"}, {Name: "admin", Home: "/home", Admin: true},
+	}})
+	for name, want := range map[string]struct{ looks, admin bool }{"home": {false, false}, "all": {true, false}, "admin": {true, true}} {
+		if got, ok := (source{s}).Account(name); !ok || got.Name != name || got.CanView != want.looks || got.Admin != want.admin {
+			t.Errorf("%s: %+v, %t", name, got, ok)
+		}
+	}
+	if got, ok := (source{s}).Account("none"); ok {
+		t.Errorf("an unknown account: %+v", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,14 +30,13 @@ func newPublicAddress(log *slog.Logger) *publicAddress {
 	return &publicAddress{log: log, lookUp: net.DefaultResolver.LookupNetIP}
 }
 
-// use sets the name, an address or "". It looks a new name up before it returns, within lookUpWithin, so that the first client gets the right
-// address.
-func (p *publicAddress) use(ctx context.Context, name string) {
-	literal, err := netip.ParseAddr(name)
+// setName sets the name, an address or "". If it has changed, setName looks it up before it returns, within lookUpWithin, so that the first client gets the
+// right address.
+func (p *publicAddress) setName(ctx context.Context, name string) {
 	p.mu.Lock()
 	same := p.name == name
-	if p.name = name; name == "" || err == nil {
-		p.address = literal
+	if p.name = name; name == "" {
+		p.address = netip.Addr{}
 	}
 	p.mu.Unlock()
 	if !same {
@@ -63,12 +63,12 @@ func (p *publicAddress) run(ctx context.Context) error {
 	}
 }
 
-// refresh looks the name up, if there is one.
+// refresh looks the name up, if there is one. An IP address resolves to itself.
 func (p *publicAddress) refresh(ctx context.Context) {
 	p.mu.Lock()
 	name := p.name
 	p.mu.Unlock()
-	if _, err := netip.ParseAddr(name); name == "" || err == nil {
+	if name == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpWithin)
@@ -81,7 +81,7 @@ func (p *publicAddress) refresh(ctx context.Context) {
 	case p.name != name: // a reload has changed it in between
 	case err != nil || len(found) == 0:
 		p.log.Warn("could not look up ftp.public_address", "name", name, "err", err, "using", p.address)
-	case p.address != found[0]:
+	case !slices.Contains(found, p.address): // name servers change the order of several addresses
 		p.address = found[0]
 		p.log.Info("ftp.public_address", "name", name, "address", found[0])
 	}

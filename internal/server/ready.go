@@ -3,56 +3,30 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // readyWithin limits the time of a check.
 const readyWithin = 2 * time.Second
 
-var errDiskHangs = errors.New("the disk does not answer")
+var errNoAnswer = errors.New("the disk or etcd does not answer")
 
-// readiness checks whether a lock can be granted. One check runs at a time, so a disk that hangs blocks one goroutine, however many callers ask.
+// readiness checks whether a lock can be granted. One check runs at a time, so a disk that hangs blocks one goroutine, however many callers wait.
 type readiness struct {
-	check func() error
-	group *sync.WaitGroup // of the goroutine that checks
-
-	mu      sync.Mutex
-	running *checking // nil: no check runs
+	check   func() error
+	running singleflight.Group
 }
 
-type checking struct {
-	done chan struct{}
-	err  error // once done is closed
-}
-
-// ask returns nil if a lock can be granted.
-func (r *readiness) ask(ctx context.Context) error {
+// await waits for a check, and returns nil if a lock can be granted.
+func (r *readiness) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	c := r.begin()
 	select {
-	case <-c.done:
-		return c.err
+	case done := <-r.running.DoChan("", func() (any, error) { return nil, r.check() }):
+		return done.Err
 	case <-ctx.Done():
-		return errDiskHangs
+		return errNoAnswer
 	}
-}
-
-// begin starts a check, or returns the one that runs.
-func (r *readiness) begin() *checking {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running == nil {
-		c := &checking{done: make(chan struct{})}
-		r.running = c
-		r.group.Go(func() {
-			c.err = r.check()
-			r.mu.Lock()
-			r.running = nil
-			r.mu.Unlock()
-			close(c.done)
-		})
-	}
-	return r.running
 }

@@ -11,14 +11,14 @@ import (
 
 func TestHangingDiskBlocksOneGoroutineAndNoReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group, askers sync.WaitGroup
+		var askers sync.WaitGroup
 		var checks atomic.Int32
 		free := make(chan error)
-		r := &readiness{group: &group, check: func() error { checks.Add(1); return <-free }}
+		r := &readiness{check: func() error { checks.Add(1); return <-free }}
 		for range 5 {
 			askers.Go(func() {
 				before := time.Now()
-				if err := r.ask(t.Context()); err != errDiskHangs || time.Since(before) != readyWithin {
+				if err := r.await(t.Context()); err != errNoAnswer || time.Since(before) != readyWithin {
 					t.Errorf("%v after %v", err, time.Since(before))
 				}
 			})
@@ -30,7 +30,7 @@ func TestHangingDiskBlocksOneGoroutineAndNoReply(t *testing.T) {
 		full := errors.New("full")
 		for _, want := range []error{nil, full} { // the check that hung, and a new one
 			askers.Go(func() {
-				if err := r.ask(t.Context()); err != want {
+				if err := r.await(t.Context()); err != want {
 					t.Errorf("%v, want %v", err, want)
 				}
 			})
@@ -38,6 +38,5 @@ func TestHangingDiskBlocksOneGoroutineAndNoReply(t *testing.T) {
 			free <- want
 			askers.Wait()
 		}
-		group.Wait()
 	})
 }

@@ -21,15 +21,16 @@ type Reloaded struct {
 func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clusterState().name == takingOver {
+	if s.election.state().name == takingOver {
 		return done, errors.New("this server is taking over: try again")
 	}
 	next, err := s.options.Load()
 	if err != nil {
 		return done, err
 	}
+	hasPair := next.TLS.Mode != config.TLSOff // before KeepRestartKeys
 	done.NeedRestart = next.KeepRestartKeys(s.config)
-	next, plain, err := s.withAccount(next)
+	next, password, err := s.withAccount(next)
 	if err != nil {
 		return done, err
 	}
@@ -38,7 +39,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 		return done, err
 	}
 	var pair *tls.Certificate
-	if s.tls != nil {
+	if hasPair { // also if it is for the next start
 		if pair, err = readPair(next.TLS.Certificate, next.TLS.Key); err != nil {
 			return done, err
 		}
@@ -57,22 +58,22 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	for _, key := range done.NeedRestart {
 		s.log.Warn("this change needs a restart; until then the server uses the old value", "key", key)
 	}
-	if s.tls != nil {
+	if pair != nil && s.tls != nil {
 		s.tls.Store(pair)
 	}
 	if v != nil {
-		v.use(next, rules)
+		v.apply(next, rules)
 	}
-	s.public.use(ctx, next.FTP.PublicAddress)
-	s.config, s.plain = next, plain
+	s.public.setName(ctx, next.FTP.PublicAddress)
+	s.config, s.builtinPassword = next, password
 	s.logins.Store(next)
-	s.watched.hooks.Set(hooksOf(next))
-	s.watched.bus.Publish(event.Event{Kind: event.Reload})
+	s.sinks.hooks.Set(hooksOf(next))
+	s.sinks.bus.Publish(event.Event{Kind: event.Reload})
 	return done, nil
 }
 
-// use makes a configuration effective.
-func (v *service) use(c *config.Config, rules *lock.Rules) {
+// apply makes a configuration effective.
+func (v *service) apply(c *config.Config, rules *lock.Rules) {
 	v.hostdir.SetRules(rules)
 	v.table.SetRules(rules)
 	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)

@@ -11,11 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
-
 	"github.com/ftplockd/ftplockd/internal/event"
-	"github.com/ftplockd/ftplockd/internal/lock/etcd"
-	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 // heapFloor is the size of a part of the heap that is never touched, so it takes no memory. The collector runs when the heap has doubled: without
@@ -29,6 +25,7 @@ func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	defer runtime.KeepAlive(floor)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a log without a reader is no reason to end; hooks do not inherit this
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -44,12 +41,12 @@ func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 		}
 	})
 
-	log := newUnblocked(stderr, func(w io.Writer, lines int) {
-		slog.New(options.LogFormat.handler(w, slog.LevelWarn)).Warn("lines of the log were lost: standard error was not read", "lines", lines)
+	log := newUnblocked(stderr, func(lines int) {
+		slog.New(options.LogFormat.handler(stderr, slog.LevelWarn)).Warn("lines of the log were lost: standard error was not read", "lines", lines)
 	})
 	defer log.close(outputWithin)
 	s, err := newServer(ctx, options, log, openCluster)
-	if err != nil {
+	if err != nil || s == nil {
 		return err
 	}
 	shown := make(chan error, 1)
@@ -60,12 +57,12 @@ func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	select {
 	case err := <-shown:
 		if err != nil {
-			return errors.Join(err, s.leave(orderly()))
+			return errors.Join(err, s.leave(endOrderly))
 		}
 	case <-ctx.Done(): // standard output is not read
-		return s.leave(orderly())
+		return s.leave(endOrderly)
 	}
-	s.tellManager(daemon.SdNotifyReady)
+	s.run("notifying the service manager", s.notifyReady)
 	return s.wait(ctx, stop, hangups)
 }
 
@@ -77,29 +74,14 @@ func (s *server) wait(ctx context.Context, stopping func(), hangups <-chan os.Si
 		case <-hangups:
 			s.background.Go(func() { // the file system may hang
 				if _, err := s.reload(context.WithoutCancel(ctx)); err != nil {
-					s.watched.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
+					s.sinks.bus.Publish(event.Event{Kind: event.Reload, Reason: err.Error()})
 				}
 			})
 		case err := <-s.failed:
-			return s.end(err)
+			return s.stopAfter(err)
 		case <-ctx.Done():
 			stopping()
-			return s.leave(orderly())
+			return s.leave(endOrderly)
 		}
 	}
-}
-
-// end stops the server after an error.
-func (s *server) end(err error) error {
-	switch {
-	case errors.Is(err, journal.ErrFailed): // no later change can be recorded
-		return err
-	case errors.Is(err, etcd.ErrDeposed):
-		s.election.enter(steppedOut, err.Error())
-		return errors.Join(err, s.leave(deposed()))
-	case errors.Is(err, etcd.ErrHandOver):
-		s.election.enter(steppedOut, err.Error())
-		return errors.Join(err, s.leave(handedOver()))
-	}
-	return errors.Join(err, s.leave(orderly()))
 }

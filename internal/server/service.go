@@ -37,20 +37,21 @@ type lockLog interface {
 
 var _ lockLog = (*journal.Log)(nil)
 
-// service has the parts that clients use, in the order in which they are opened.
+// service has the parts that clients use.
 type service struct {
 	server *server
 
-	ports   []port // the open addresses
-	tree    *files.Tree
-	log     lockLog
-	term    clusterLog    // the log of a server of several; nil for a single server
-	over    chan struct{} // closed when the log's Run has returned
-	end     func()        // ends the log's Run
-	hostdir *hostdir.Disk
-	table   *lock.Table
-	driver  *driver.Server
-	conns   *control.Server
+	ports       []port // the open addresses
+	tree        *files.Tree
+	log         lockLog
+	term        clusterLog    // the log of a server of several; nil for a single server
+	logDone     chan struct{} // closed when the log's Run has returned
+	stopLog     func()        // ends the log's Run
+	hostdir     *hostdir.Disk
+	directories bool // each lock has a directory in the tree
+	table       *lock.Table
+	driver      *driver.Server
+	conns       *control.Server
 }
 
 // port is an open address.
@@ -92,13 +93,13 @@ func closePorts(ports []port) error {
 }
 
 // open opens the served tree, the log and the directories of locks, and makes the table. If it fails, close closes the parts that are open.
-func (v *service) open(ctx context.Context, openLog func() error) error {
+func (v *service) open(ctx context.Context) error {
 	s, c := v.server, v.server.config
 	rules, err := lock.NewRules(RulesOf(c))
 	if err != nil {
 		return err
 	}
-	if err := claimShared(c); err != nil {
+	if err := markShared(c); err != nil {
 		return err
 	}
 	state := cmp.Or(c.Etcd.SharedState, c.State) // of the tree
@@ -117,12 +118,15 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	if err := v.makePrefixes(rules); err != nil {
 		return err
 	}
-	if err := openLog(); err != nil {
-		return err
+	if v.log == nil {
+		if v.log, err = s.openJournal(); err != nil {
+			return err
+		}
 	}
+	v.directories = c.Locks.Directories
 	v.hostdir, err = hostdir.Open(hostdir.Options{
-		FS: v.tree, Clock: s.clock, Rules: rules, Directories: c.Locks.Directories, Log: s.log,
-		Held: func(n lock.Name) bool { return v.table.Held(n) || v.table.Valid() != nil },
+		FS: v.tree, Clock: s.clock, Rules: rules, MakeDirectories: v.directories, Log: s.log,
+		Held: func(n lock.Name) bool { return v.table.HeldWithin(n) || v.table.Valid() != nil },
 	})
 	if err != nil {
 		return err
@@ -133,10 +137,8 @@ func (v *service) open(ctx context.Context, openLog func() error) error {
 	if v.term != nil {
 		table.Valid = v.term.Valid
 	}
-	if v.table, err = lock.NewTable(ctx, table); err != nil {
-		return err
-	}
-	return nil
+	v.table, err = lock.NewTable(ctx, table)
+	return err
 }
 
 // observe reports a change of a lock. Uploads under an automatic lock that ended are aborted first.
@@ -144,40 +146,34 @@ func (v *service) observe(r *lock.Record) {
 	if v.driver != nil { // the table is made before the driver
 		v.driver.ObserveEnd(r)
 	}
-	v.server.watched.observe(r)
+	v.server.sinks.observe(r)
 }
 
 // openJournal opens the log of a single server.
-func (v *service) openJournal() error {
-	s, c := v.server, v.server.config
+func (s *server) openJournal() (lockLog, error) {
+	c := s.config
 	j, err := journal.Open(journal.Options{
 		Dir: c.State, Clock: s.clock, BootID: s.clock.BootID(), Durable: c.Locks.Durable, Log: s.log,
-		Synced:     s.watched.metrics.Synced,
+		Synced:     s.sinks.metrics.Synced,
 		HistoryAge: days(c.Locks.HistoryDays), HistorySize: c.Locks.HistorySize.Bytes,
 	})
 	if err != nil {
-		return err
+		return nil, err // no *journal.Log that is nil in the interface
 	}
-	v.log = j
-	return nil
+	return j, nil
 }
 
-// openTerm uses the log of a server of several, which runs already.
-func (v *service) openTerm() error {
-	v.log = v.term
-	return nil
-}
-
-// keepLog runs the log until v.end. The context that it returns ends when the log fails.
-func (v *service) keepLog(ctx context.Context, l lockLog) context.Context {
+// runLog runs the log until close. The context that it returns ends when the log fails.
+func (v *service) runLog(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	running, end := context.WithCancel(context.Background())
-	v.end, v.over = end, make(chan struct{})
+	v.stopLog, v.logDone = end, make(chan struct{})
 	go func() {
-		defer close(v.over)
-		defer cancel()
-		if err := l.Run(running); err != nil && running.Err() == nil {
-			v.server.failed <- err // the buffer has room for each part
+		defer close(v.logDone)
+		err := v.log.Run(running)
+		cancel()
+		if err != nil && running.Err() == nil {
+			v.server.fail(err)
 		}
 	}()
 	return ctx
@@ -241,15 +237,16 @@ func (v *service) serve() {
 	s, c := v.server, v.server.config
 	o := driver.Options{
 		Tree: v.tree, Table: v.table, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
-		Log: s.log, Settings: s.settings(c), Events: s.watched.bus,
+		Log: s.log, Settings: s.settings(c), Events: s.sinks.bus,
 	}
 	if s.tls != nil {
 		o.SessionReuse = c.TLS.SessionReuse == config.ReuseRequired
 		o.TLS = s.tls.config()
 	}
 	v.driver = driver.New(o)
-	v.conns = v.driver.Control(control.Options{Limits: limits(c), UserTimeout: c.FTP.UserTimeout.Duration})
+	v.conns = v.driver.Control(control.Options{Limits: limits(c)})
 	v.warnOfHomes(c)
+	warnOfFiles(s.log, c)
 	s.service.Store(v)
 
 	reap := reaper.Reaper{Table: v.table, Sweepers: []reaper.Sweeper{v.driver, v.log, v.tree, v.hostdir}, Log: s.log}

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"math"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
@@ -85,10 +87,37 @@ func replacedRules(c *config.Config) *lock.Rules {
 	return rules
 }
 
-// limits returns the limits of the control connections.
+const (
+	// ownFiles is how many open files the server needs for itself: the page and its listeners, the log, the disk.
+	ownFiles = pageConnections + 64
+	// sessionFiles is how many open files a session with a transfer has: two connections, a port, the file and its directory.
+	sessionFiles = 5
+	// fewConnections is the number of connections below which the limit of open files deserves a warning.
+	fewConnections = 1000
+)
+
+// affordable returns how many connections the process can serve with so many open files. It can then still grant, release and end locks.
+func affordable(files uint64) int {
+	own := min(ownFiles, files/2)
+	return int(max(1, min((files-own)/sessionFiles, math.MaxInt32)))
+}
+
+// warnOfFiles logs that the limit of open files allows few connections.
+func warnOfFiles(log *slog.Logger, c *config.Config) {
+	if limit := limits(c).MaxConnections; limit < min(c.FTP.MaxConnections, fewConnections) {
+		log.Warn("the limit of open files allows few connections: raise it (LimitNOFILE, ulimit -n)",
+			"open_files", openFiles(), "connections", limit, "max_connections", c.FTP.MaxConnections)
+	}
+}
+
+// limits returns the limits of the control connections. The limit of open files may allow fewer connections than the configuration.
 func limits(c *config.Config) control.Limits {
+	limit := c.FTP.MaxConnections
+	if files := openFiles(); files > 0 && limit > 0 {
+		limit = min(limit, affordable(files))
+	}
 	return control.Limits{
-		MaxConnections: c.FTP.MaxConnections, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,
-		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: c.FTP.LoginTimeout.Duration,
+		MaxConnections: limit, MaxPerAddress: c.FTP.MaxConnectionsPerAddress,
+		IdleTimeout: c.FTP.IdleTimeout.Duration, LoginTimeout: c.FTP.LoginTimeout.Duration, UserTimeout: c.FTP.UserTimeout.Duration,
 	}
 }

@@ -18,19 +18,19 @@ import (
 type source struct{ s *server }
 
 func (p source) Locks() []status.Lock {
-	return status.Locks(of(p.s, func(v *service) []lock.Status { return v.table.All() }), p.s.clock.Now())
+	return status.Locks(fromService(p.s, func(v *service) []lock.Status { return v.table.All() }), p.s.clock.Now())
 }
 
 func (p source) Count() (held, waiting int) {
-	n := of(p.s, func(v *service) lock.Count { return v.table.Count() })
+	n := fromService(p.s, func(v *service) lock.Count { return v.table.Count() })
 	return n.Holds, n.Waiting
 }
 
 func (p source) Waiting(name string) []status.Waiter {
-	return status.Waiters(of(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
+	return status.Waiters(fromService(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
 }
 
-func (p source) History(ctx context.Context, name string, most int) ([]status.Event, error) {
+func (p source) History(ctx context.Context, name string, limit int) ([]status.Event, error) {
 	v, err := p.s.serving()
 	if err != nil {
 		return nil, err
@@ -40,17 +40,17 @@ func (p source) History(ctx context.Context, name string, most int) ([]status.Ev
 		if err != nil {
 			return nil, err
 		}
-		if last = append(last, status.FromEntry(e)); len(last) >= 2*most {
-			last = slices.Delete(last, 0, len(last)-most)
+		if last = append(last, status.FromEntry(e)); len(last) >= 2*limit {
+			last = slices.Delete(last, 0, len(last)-limit)
 		}
 	}
-	last = last[max(0, len(last)-most):]
+	last = last[max(0, len(last)-limit):]
 	slices.Reverse(last)
 	return last, nil
 }
 
 func (p source) Rule(name string) (facts []web.Fact) {
-	return of(p.s, func(v *service) []web.Fact {
+	return fromService(p.s, func(v *service) []web.Fact {
 		rule, ok := v.table.Rules().For(lock.Name(name))
 		if !ok {
 			return nil
@@ -81,16 +81,16 @@ func (p source) Rule(name string) (facts []web.Fact) {
 }
 
 func (p source) RefusedJobs() []status.RefusedJob {
-	return status.RefusedJobs(of(p.s, func(v *service) []lock.RefusedJob { return v.table.RefusedJobs() }))
+	return status.RefusedJobs(fromService(p.s, func(v *service) []lock.RefusedJob { return v.table.RefusedJobs() }))
 }
 
 func (p source) Sessions() []status.Session {
-	return status.Sessions(of(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
+	return status.Sessions(fromService(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
 }
 
 func (p source) Transfers() []status.Transfer {
 	all := []status.Transfer{}
-	for _, t := range of(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
+	for _, t := range fromService(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
 		all = append(all, status.Transfer{
 			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, PathEncoded: status.Encoded(t.Path),
 			Upload: t.Upload, Bytes: t.Bytes, Started: t.Since.UTC(),
@@ -116,8 +116,12 @@ func (p source) Kick(session, by, reason string) error {
 	if err != nil {
 		return err
 	}
-	if !v.driver.Kick(id, fmt.Sprintf("%s ended this session: %s", by, reason)) {
-		return errors.New("it has ended")
+	text := by + " ended this session"
+	if reason != "" {
+		text += ": " + reason
+	}
+	if !v.driver.Kick(id, text) {
+		return fmt.Errorf("there is no session %s", id)
 	}
 	return nil
 }
@@ -140,16 +144,16 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 func (p source) Account(name string) (web.Account, bool) {
 	for _, a := range p.s.logins.Load().Accounts {
 		if a.Name == name {
-			return web.Account{Name: a.Name, Looks: a.Admin || a.Home == "/", Admin: a.Admin, Proof: fmt.Sprint(a.Password, a.Networks)}, true
+			return web.Account{Name: a.Name, CanView: a.Admin || a.Home == "/", Admin: a.Admin, Credentials: fmt.Sprint(a.Password, a.Networks)}, true
 		}
 	}
 	return web.Account{}, false
 }
 
 func (p source) Valid() error {
-	return of(p.s, func(v *service) error { return v.table.Valid() })
+	return fromService(p.s, func(v *service) error { return v.table.Valid() })
 }
 
-func (p source) State() string { return p.s.clusterState().String() }
+func (p source) State() string { return p.s.election.state().String() }
 
-func (p source) Ready(ctx context.Context) error { return p.s.ready.ask(ctx) }
+func (p source) Ready(ctx context.Context) error { return p.s.ready.await(ctx) }

@@ -8,6 +8,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/lock/etcd"
+	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
 
 const (
@@ -28,25 +30,38 @@ type ending struct {
 	resign bool          // let another server take over as soon as this one can change nothing
 }
 
-func orderly() ending { return ending{"the server stops", drainTime, true} }
+var (
+	endOrderly  = ending{"the server stops", drainTime, true}
+	endHandOver = ending{"another server takes over: connect again", handOverTime, true}
+	endDeposed  = ending{"another server takes over: connect again", 0, false}
+)
 
-func handedOver() ending {
-	return ending{"another server takes over: connect again", handOverTime, true}
+// stopAfter stops the server after an error.
+func (s *server) stopAfter(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrFailed): // no later change can be recorded
+		return err
+	case errors.Is(err, etcd.ErrDeposed):
+		s.election.setState(deposed, err.Error())
+		return errors.Join(err, s.leave(endDeposed))
+	case errors.Is(err, etcd.ErrHandOver):
+		s.election.setState(deposed, err.Error())
+		return errors.Join(err, s.leave(endHandOver))
+	}
+	return errors.Join(err, s.leave(endOrderly))
 }
-
-func deposed() ending { return ending{"another server takes over: connect again", 0, false} }
 
 // stop stops the parts in one order: new connections; sessions, after their transfers or a time limit; reaper, control socket and page; the tree and
 // the log; the sinks of events. So no client can change a file or a lock when another server takes over. It may be called at any point of the start.
 func (s *server) stop(how ending) error {
 	var errs []error
 	if s.election != nil {
-		s.election.end()
+		s.election.stop()
 	}
 	v := s.service.Load()
 	if v != nil || s.election != nil {
 		s.log.Info("stopping")
-		go s.tellManager(daemon.SdNotifyStopping) // the manager may not read
+		s.background.Go(func() { _ = s.notifyManager(daemon.SdNotifyStopping) })
 	}
 	if v != nil {
 		errs = append(errs, v.dismiss(how))
@@ -55,27 +70,27 @@ func (s *server) stop(how ending) error {
 	if s.admin != nil {
 		errs = append(errs, s.admin.close())
 	}
-	if s.watched != nil {
-		s.watched.stop()
+	if s.sinks != nil {
+		s.sinks.stop()
 	}
 	s.background.Wait()
 	if v != nil {
 		errs = append(errs, v.close(how.resign && errors.Join(errs...) == nil))
 	}
 	if s.election != nil {
-		errs = append(errs, s.election.close())
+		errs = append(errs, s.election.cluster.Close())
 	}
-	if s.claim != nil {
-		errs = append(errs, s.claim.Close())
+	if s.reservedDir != nil {
+		errs = append(errs, s.reservedDir.Close())
 	}
-	if s.watched != nil {
-		errs = append(errs, s.watched.close())
+	if s.sinks != nil {
+		errs = append(errs, s.sinks.close())
 	}
 	return errors.Join(errs...)
 }
 
-// leave calls stop with a time limit: the end of the process ends a part that hangs, such as a file system. Then a server of several has not resigned,
-// and another one takes over at the end of its lease.
+// leave calls stop with a time limit: a part that hangs, such as a file system, ends only with the process. Then a server of several has
+// not resigned, and another one takes over at the end of its lease.
 func (s *server) leave(how ending) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.stop(how) }()
@@ -104,29 +119,24 @@ func (v *service) dismiss(how ending) error {
 	return errors.Join(err, v.conns.Wait(ctx))
 }
 
-// close closes the open parts of the service. There must be no session and no goroutine in the background. It closes
+// close closes the open parts of the service. No session and no other goroutine may use them. It closes
 // the log last: no other server may take over while the tree is open.
 func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
 	if v.driver != nil {
 		v.driver.Close()
 	}
-	if v.hostdir != nil {
-		v.hostdir.Close()
-	}
 	if v.tree != nil {
 		errs = append(errs, v.tree.Close())
 	}
-	if v.end != nil {
-		v.end()
-		<-v.over
+	if v.stopLog != nil {
+		v.stopLog()
+		<-v.logDone
 	}
 	if v.term != nil && resign {
 		v.resign()
 	}
-	if v.term != nil {
-		errs = append(errs, v.term.Close())
-	} else if v.log != nil {
+	if v.log != nil {
 		errs = append(errs, v.log.Close())
 	}
 	return errors.Join(errs...)

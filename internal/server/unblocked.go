@@ -11,10 +11,10 @@ import (
 const maxUnwritten = 4 << 20
 
 // unblocked writes to another writer in the background, so no part of the server waits for the reader of its log. When more than
-// maxUnwritten bytes wait, it drops later lines, and reports their number when it can write again. Call close to end it.
+// maxUnwritten bytes wait, or a write fails, it drops lines, and reports their number when it can write again. Call close to end it.
 type unblocked struct {
 	w    io.Writer
-	lost func(w io.Writer, lines int) // reports to w that lines were lost
+	lost func(lines int) // reports to the other writer that lines were lost
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ type unblocked struct {
 	closed  bool
 }
 
-func newUnblocked(w io.Writer, lost func(w io.Writer, lines int)) *unblocked {
+func newUnblocked(w io.Writer, lost func(lines int)) *unblocked {
 	u := &unblocked{w: w, lost: lost, done: make(chan struct{})}
 	u.more.L = &u.mu
 	go u.run()
@@ -37,14 +37,19 @@ func (u *unblocked) Write(p []byte) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.waiting) >= maxUnwritten {
-		lines := bytes.Count(p, []byte{'\n'})
-		u.dropped += lines
-		u.total += uint64(lines)
+		u.dropLocked(p)
 		return len(p), nil
 	}
 	u.waiting = append(u.waiting, p...)
 	u.more.Signal()
 	return len(p), nil
+}
+
+// dropLocked counts lines that are lost.
+func (u *unblocked) dropLocked(p []byte) {
+	lines := bytes.Count(p, []byte{'\n'})
+	u.dropped += lines
+	u.total += uint64(lines)
 }
 
 // Dropped returns how many lines were lost.
@@ -73,9 +78,13 @@ func (u *unblocked) run() {
 		if text, dropped = u.next(text[:0]); len(text) == 0 && dropped == 0 {
 			return
 		}
-		_, _ = u.w.Write(text) // an error has nowhere to go
-		if dropped > 0 {
-			u.lost(u.w, dropped)
+		if n, err := u.w.Write(text); err != nil {
+			u.mu.Lock()
+			u.dropLocked(text[n:])
+			u.dropped += dropped
+			u.mu.Unlock()
+		} else if dropped > 0 {
+			u.lost(dropped)
 		}
 	}
 }

@@ -3,7 +3,7 @@
 //
 // Units are part of the names: durations are in seconds. Times are in UTC in the form of RFC 3339. Tokens are numbers. A key
 // keeps its meaning from version to version; new keys may appear. A name that is not UTF-8 has U+FFFD for each wrong byte, and
-// a second key, name_encoded or path_encoded, has it percent-encoded.
+// a second key, such as name_encoded, has it percent-encoded.
 //
 // The types describe a moment and change nothing. Start reading at [Lock].
 package status
@@ -37,17 +37,20 @@ type Lock struct {
 	Automatic   bool      `json:"automatic,omitempty"`
 	Files       int       `json:"files,omitempty"`     // with automatic: how many changes its job made
 	LastFile    string    `json:"last_file,omitempty"` // the last one
+
+	LastFileEncoded string `json:"last_file_encoded,omitempty"`
 }
 
 // RefusedJob is a job that may not change the files that an automatic lock protects.
 type RefusedJob struct {
-	Lock    string    `json:"lock"`
-	Account string    `json:"account"`
-	Address string    `json:"address"`
-	Session string    `json:"session,omitempty"`
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason"`
-	Report  bool      `json:"report,omitempty"` // the rule only reports: nothing is refused
+	Lock        string    `json:"lock"`
+	LockEncoded string    `json:"lock_encoded,omitempty"`
+	Account     string    `json:"account"`
+	Address     string    `json:"address"`
+	Session     string    `json:"session,omitempty"`
+	Since       time.Time `json:"since"`
+	Reason      string    `json:"reason"`
+	Report      bool      `json:"report,omitempty"` // the rule only reports: nothing is refused
 }
 
 // Owner returns the client as account@address.
@@ -58,7 +61,8 @@ func RefusedJobs(all []lock.RefusedJob) []RefusedJob {
 	list := []RefusedJob{}
 	for _, j := range all {
 		list = append(list, RefusedJob{
-			string(j.Lock), j.Owner.Account, j.Owner.Address, session(j.Owner.Session), j.At.Wall.UTC(), j.Why.Error(), j.Why.Report,
+			Lock: string(j.Lock), LockEncoded: Encoded(string(j.Lock)), Account: j.Owner.Account, Address: j.Owner.Address,
+			Session: j.Owner.Session.String(), Since: j.At.Wall.UTC(), Reason: j.Why.Error(), Report: j.Why.Report,
 		})
 	}
 	return list
@@ -161,12 +165,12 @@ func Locks(all []lock.Status, now lock.Instant) []Lock {
 
 func hold(s lock.Status, h lock.Hold, now lock.Instant) Lock {
 	l := Lock{
-		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Session: session(h.Owner.Session),
+		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Session: h.Owner.Session.String(),
 		Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: max(now.Boot-h.Acquired.Boot, 0).Seconds(), MaxIdle: h.Rule.MaxIdle.Seconds(),
 		Rule: h.Rule.Match, Shared: h.Shared, Waiting: s.Waiting,
 	}
 	if h.Automatic {
-		l.Automatic, l.Files, l.LastFile = true, s.Files, string(s.Last)
+		l.Automatic, l.Files, l.LastFile, l.LastFileEncoded = true, s.Files, string(s.Last), Encoded(string(s.Last))
 	}
 	if !s.Never {
 		l.Expires, l.ExpiresIn = Time{now.Wall.UTC().Add(s.Remaining)}, s.Remaining.Seconds()
@@ -178,7 +182,7 @@ func hold(s lock.Status, h lock.Hold, now lock.Instant) Lock {
 func Waiters(all []lock.Queued) []Waiter {
 	list := []Waiter{}
 	for _, q := range all {
-		list = append(list, Waiter{q.Owner.Account, q.Owner.Address, session(q.Owner.Session), q.Since.Seconds()})
+		list = append(list, Waiter{q.Owner.Account, q.Owner.Address, q.Owner.Session.String(), q.Since.Seconds()})
 	}
 	return list
 }
@@ -187,7 +191,7 @@ func Waiters(all []lock.Queued) []Waiter {
 func Sessions(all []lock.SessionStatus) []Session {
 	list := []Session{}
 	for _, s := range all {
-		list = append(list, Session{session(s.Owner.Session), s.Owner.Account, s.Owner.Address, s.Opened.Wall.UTC(), s.Holds})
+		list = append(list, Session{s.Owner.Session.String(), s.Owner.Account, s.Owner.Address, s.Opened.Wall.UTC(), s.Holds})
 	}
 	return list
 }
@@ -196,7 +200,7 @@ func Sessions(all []lock.SessionStatus) []Session {
 func FromEntry(e lock.Entry) Event {
 	v := Event{
 		Time: e.At.Wall.UTC(), Event: string(e.Cause), Lock: string(e.Name), LockEncoded: Encoded(string(e.Name)), Token: uint64(e.Token),
-		Holder: e.Owner.String(), By: e.By.String(), Session: session(e.By.Session), Held: e.Held.Seconds(), Reason: e.Note,
+		Holder: e.Owner.String(), By: e.By.String(), Session: e.By.Session.String(), Held: e.Held.Seconds(), Reason: e.Note,
 		Automatic: e.Automatic,
 	}
 	if e.File != nil {
@@ -218,13 +222,6 @@ func Write(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
-}
-
-func session(id lock.SessionID) string {
-	if id == 0 {
-		return ""
-	}
-	return id.String()
 }
 
 func owner(account, address string) string {

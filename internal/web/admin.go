@@ -8,10 +8,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// A lock is named by its token: a name may hold bytes that a form would change, and a later hold of the name is not meant.
+// Forms name a lock by its token: a form could change bytes of a name, and a later hold of the name has another token.
 
-// heldWith finds the hold with the token of a request; nil: there is none any more.
-func (s *Server) heldWith(r *http.Request) *status.Lock {
+// findHold returns the hold with the token of a request; nil: it has ended.
+func (s *Server) findHold(r *http.Request) *status.Lock {
 	token, err := strconv.ParseUint(r.FormValue("token"), 10, 64)
 	if err != nil {
 		return nil
@@ -24,9 +24,9 @@ func (s *Server) heldWith(r *http.Request) *status.Lock {
 	return nil
 }
 
-// breakPage asks back.
+// breakPage shows the form with which an administrator breaks a lock.
 func (s *Server) breakPage(w http.ResponseWriter, r *http.Request) {
-	l := s.heldWith(r)
+	l := s.findHold(r)
 	if l == nil {
 		s.message(w, r, http.StatusNotFound, "This lock is not held any more.")
 		return
@@ -37,25 +37,25 @@ func (s *Server) breakPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) breakLock(w http.ResponseWriter, r *http.Request) {
-	a, _, _ := s.visitor(r)
-	l, reason := s.heldWith(r), strings.TrimSpace(r.PostFormValue("reason"))
+	a, _ := s.visitor(r)
+	l, reason := s.findHold(r), strings.TrimSpace(r.PostFormValue("reason"))
 	switch {
 	case l == nil:
 		s.message(w, r, http.StatusConflict, "This lock is not held any more; nothing was changed.")
 		return
 	case reason == "":
-		s.message(w, r, http.StatusBadRequest, "Say why: the holder is told, and it is kept in the history.")
+		s.message(w, r, http.StatusBadRequest, "Give a reason: the holder and the history get it.")
 		return
 	}
 	if err := s.o.Source.Break(r.Context(), l.Name, l.Token, a.Name, reason); err != nil {
 		s.message(w, r, http.StatusConflict, "The lock was not broken: "+err.Error())
 		return
 	}
-	s.board.forget()
+	s.board.invalidate()
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// kickPage asks back.
+// kickPage shows the form with which an administrator ends a session.
 func (s *Server) kickPage(w http.ResponseWriter, r *http.Request) {
 	for _, session := range s.o.Source.Sessions() {
 		if session.ID == r.FormValue("id") {
@@ -69,16 +69,16 @@ func (s *Server) kickPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
-	a, _, _ := s.visitor(r)
+	a, _ := s.visitor(r)
 	reason := strings.TrimSpace(r.PostFormValue("reason"))
 	if reason == "" {
-		s.message(w, r, http.StatusBadRequest, "Say why: the client is told.")
+		s.message(w, r, http.StatusBadRequest, "Give a reason: the client gets it.")
 		return
 	}
 	if err := s.o.Source.Kick(r.PostFormValue("id"), a.Name, reason); err != nil {
 		s.message(w, r, http.StatusConflict, "The session was not ended: "+err.Error())
 		return
 	}
-	s.board.forget()
+	s.board.invalidate()
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

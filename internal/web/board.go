@@ -19,10 +19,10 @@ const (
 	refresh = 500 * time.Millisecond
 	// idle is the time between two updates without an event: transfers make progress, and sessions begin and end.
 	idle = 5 * time.Second
-	// rest is the pause after a look in multiples of its duration, so looks take a tenth of one processor. The same holds for the
-	// opening of pages, with pauses up to mostRest.
-	rest     = 10
-	mostRest = 200 * time.Millisecond
+	// restFactor is the pause after an update in multiples of its duration, so updates take a tenth of one processor. The same holds for the
+	// opening of pages, with pauses up to maxRest.
+	restFactor = 10
+	maxRest    = 200 * time.Millisecond
 )
 
 // parts are the parts of the page that change. Each is a template, and the id of an element.
@@ -35,6 +35,7 @@ const (
 	shownRefused   = 20        // refused jobs
 	shownAttention = 5         // rows of each table before the locks
 	shownEvents    = 15        // of all groups; /events has more
+	maxRows        = 10_000    // that are kept
 	longHeld       = time.Hour // a lock that is held for longer is in the table before the others
 )
 
@@ -44,30 +45,31 @@ type part struct {
 	encoded []byte // a member of a JSON object
 }
 
-// board has the contents of open pages. One look reads the server for all of them.
+// board has the contents of open pages. One update reads the state of the server for all of them.
 type board struct {
 	source Source
 	past   *past
 
-	changed atomic.Bool // there was an event since the last look
+	changed atomic.Bool // there was an event since the last update
 
-	mu       sync.Mutex
-	at       time.Time           // of the last look; zero: look again
-	took     time.Duration       // the last look, with the rendering of all views
-	looks    uint64              // number of looks
-	sorted   map[string][]*entry // the locks by sort key, each sorted at most once per look; "" is the order of compare
-	views    map[view]*shown
-	pages    int                  // open pages
-	next     chan struct{}        // closed at the next look
-	common   [2][len(parts)]*part // parts of all views, without and with the rights of an administrator
-	rendered [2]bool              // since the last look
+	mu     sync.Mutex
+	at     time.Time           // of the last update; zero: the next page that is opened needs one
+	took   time.Duration       // the last update, with the rendering of all views after it
+	pages  int                 // open pages
+	next   chan struct{}       // closed at the next update
+	sorted map[string][]*entry // the locks of the last update by sort key; "" is the order of compare
+	locks  map[view]*part      // rendered since the last update
+	rows   map[row]template.HTML
+	common map[bool]*allParts // those of all views, without and with the rights of an administrator
 }
 
-// entry is a lock of the last look. Only its rows change.
+// allParts are the parts of one page.
+type allParts [len(parts)]*part
+
+// entry is a lock of the last update.
 type entry struct {
 	status.Lock
-	text string           // name and holder, for filters
-	rows [2]template.HTML // without and with the rights of an administrator; "": not rendered yet
+	text string // name and holder, for filters
 }
 
 // view is the part of the locks that a browser requests.
@@ -78,127 +80,102 @@ type view struct {
 	Sort   string // a key of orders, with "-" before it for the opposite order; "": by name
 }
 
-// shown is the content of pages with one view.
-type shown struct {
-	view
-	pages int
-	look  uint64 // board.looks when locks was made
-	found int    // locks that the filter accepts
-	rows  []template.HTML
-	locks *part
-}
-
 func compare(a, b *status.Lock) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
 }
 
-// open adds a view until close. It returns the time that the rendering took.
+// open adds a page until close. It returns the time that the rendering took.
 func (b *board) open(v view) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at.IsZero() || time.Since(b.at) >= max(refresh, rest*b.took) {
-		b.lookLocked()
+	if b.at.IsZero() || time.Since(b.at) >= max(refresh, restFactor*b.took) {
+		b.updateLocked()
 	}
-	began := time.Now()
 	b.pages++
-	of := b.views[v]
-	if of == nil {
-		of = &shown{view: v}
-		b.views[v] = of
-	}
-	of.pages++
-	_, _ = b.locksLocked(of) // now returns an error again
-	_, _ = b.commonLocked(of.Admin)
+	began := time.Now()
+	_, _ = b.partsLocked(v) // now returns an error again
 	return time.Since(began)
 }
 
-// close removes a view when its last page is closed.
-func (b *board) close(v view) {
+// close removes a page.
+func (b *board) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pages--
-	if of := b.views[v]; of.pages > 1 {
-		of.pages--
-	} else {
-		delete(b.views, v)
-	}
 }
 
-// now returns the parts of an open view, and a channel that is closed at the next look.
-func (b *board) now(v view) (all [len(parts)]*part, next <-chan struct{}, err error) {
+// now returns the parts of a view, and a channel that is closed at the next update.
+func (b *board) now(v view) (all allParts, next <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if all, err = b.commonLocked(v.Admin); err == nil {
-		all[locksPart], err = b.locksLocked(b.views[v])
-	}
+	all, err = b.partsLocked(v)
 	return all, b.next, err
 }
 
-// notify makes the next tick look. It never waits.
+// partsLocked renders the parts of a view, each once after an update.
+func (b *board) partsLocked(v view) (all allParts, err error) {
+	began := time.Now()
+	defer func() { b.took += time.Since(began) }()
+	if b.common[v.Admin] == nil {
+		if b.common[v.Admin], err = b.renderCommonLocked(v.Admin); err != nil {
+			return all, err
+		}
+	}
+	if b.locks[v] == nil {
+		if b.locks[v], err = b.renderLocksLocked(v); err != nil {
+			return all, err
+		}
+	}
+	all = *b.common[v.Admin]
+	all[locksPart] = b.locks[v]
+	return all, nil
+}
+
+// notify makes the next tick update. It never waits.
 func (b *board) notify() { b.changed.Store(true) }
 
-// forget makes the next open look.
-func (b *board) forget() {
+// invalidate makes the next open or tick update.
+func (b *board) invalidate() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.at = time.Time{}
 	b.changed.Store(true)
 }
 
-// tick looks if a page is open, an event came or idle has passed, and the pause after the last look is over. Call it every refresh.
+// tick updates if a page is open, an event came or idle has passed, and the pause after the last update is over. Call it every refresh.
 func (b *board) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since := time.Since(b.at)
-	if b.pages > 0 && since >= rest*b.took && (b.changed.Load() || since >= idle) {
-		b.lookLocked()
+	if b.pages > 0 && since >= restFactor*b.took && (b.changed.Load() || since >= idle) {
+		b.updateLocked()
 	}
 }
 
-// lookLocked reads the server and renders all views.
-func (b *board) lookLocked() {
+// updateLocked reads the locks, and makes open pages render their views.
+func (b *board) updateLocked() {
 	began := time.Now()
 	b.changed.Store(false)
-	b.looks++
-	b.sorted = map[string][]*entry{"": entries(b.sorted[""], b.source.Locks())}
-	b.rendered = [2]bool{}
-	for _, of := range b.views { // now returns an error again
-		_, _ = b.locksLocked(of)
-		_, _ = b.commonLocked(of.Admin)
-	}
+	b.sorted = map[string][]*entry{"": entries(b.source.Locks())}
+	b.locks, b.common = make(map[view]*part), make(map[bool]*allParts)
 	close(b.next)
 	b.next = make(chan struct{})
 	b.at = time.Now()
 	b.took = b.at.Sub(began)
 }
 
-// entries returns the entries of locks in the order of compare. An unchanged lock keeps its entry, with the rendered rows.
-func entries(before []*entry, now []status.Lock) []*entry {
-	ordered := func(x, y status.Lock) int { return compare(&x, &y) }
-	if !slices.IsSortedFunc(now, ordered) { // the holds of one name may come in another order
-		slices.SortFunc(now, ordered)
-	}
-	after := make([]*entry, len(now))
-	for i := range now {
-		l := &now[i]
-		for len(before) > 0 && compare(&before[0].Lock, l) < 0 {
-			before = before[1:]
+// entries returns the entries of locks in the order of compare.
+func entries(locks []status.Lock) []*entry {
+	all := make([]*entry, len(locks))
+	for i, l := range locks {
+		if !l.Expires.IsZero() { // it is computed from two clocks, so it varies by less than a second
+			l.Expires.Time = l.Expires.Round(time.Second)
 		}
-		if len(before) > 0 && compare(&before[0].Lock, l) == 0 {
-			was := before[0]
-			// The expiry is computed from two clocks, so it varies by less than the page shows.
-			if moved := l.Expires.Sub(was.Expires.Time); moved > -time.Second && moved < time.Second {
-				l.Expires = was.Expires
-			}
-			l.Age, l.ExpiresIn = was.Age, was.ExpiresIn // the script of the page computes them
-			if was.Lock == *l {
-				after[i] = was
-				continue
-			}
-		}
-		after[i] = &entry{Lock: *l, text: l.Name + "\n" + l.Owner()}
+		l.Age, l.ExpiresIn = 0, 0 // the script of the page computes them
+		all[i] = &entry{l, l.Name + "\n" + l.Owner()}
 	}
-	return after
+	slices.SortStableFunc(all, func(x, y *entry) int { return compare(&x.Lock, &y.Lock) })
+	return all
 }
 
 // pickLocked returns the locks of a view's page, and the number of all locks that its filter accepts.
@@ -236,87 +213,64 @@ func (b *board) sortedLocked(key string) []*entry {
 	return all
 }
 
-// locksLocked renders the locks of a view once after each look. If they have not changed, the part stays the same.
-func (b *board) locksLocked(of *shown) (*part, error) {
-	if of.look == b.looks {
-		return of.locks, nil
-	}
-	page, found := b.pickLocked(of.view)
-	rows := make([]template.HTML, len(page))
+// renderLocksLocked renders the locks of a view.
+func (b *board) renderLocksLocked(v view) (*part, error) {
+	page, found := b.pickLocked(v)
+	sc := &screen{View: v, Found: found, Rows: make([]template.HTML, len(page)), Visitor: Account{Admin: v.Admin}, Columns: v.columns()}
 	for i, e := range page {
 		var err error
-		if rows[i], err = e.row(of.Admin); err != nil {
+		if sc.Rows[i], err = b.rowLocked(row{e.Lock, v.Admin}); err != nil {
 			return nil, err
 		}
 	}
-	if of.locks == nil || of.found != found || !slices.Equal(rows, of.rows) {
-		sc := &screen{View: of.view, Found: found, Rows: rows, Visitor: Account{Admin: of.Admin}, Columns: of.columns()}
-		if of.Page > 1 {
-			sc.Previous = of.link(of.Page - 1)
-		}
-		if found > of.Page*perPage {
-			sc.Next = of.link(of.Page + 1)
-		}
-		made, err := render(parts[locksPart], sc)
-		if err != nil {
-			return nil, err
-		}
-		of.rows, of.found, of.locks = rows, found, made
+	if v.Page > 1 {
+		sc.Previous = v.link(v.Page - 1)
 	}
-	of.look = b.looks
-	return of.locks, nil
+	if found > v.Page*perPage {
+		sc.Next = v.link(v.Page + 1)
+	}
+	return render(parts[locksPart], sc)
 }
 
-// row renders the lock once for all views. Call it with board.mu held.
-func (e *entry) row(admin bool) (template.HTML, error) {
-	i := index(admin)
-	if e.rows[i] == "" {
-		var text strings.Builder
-		if err := pages.ExecuteTemplate(&text, "row", row{e.Lock, admin}); err != nil {
-			return "", err
-		}
-		e.rows[i] = template.HTML(text.String()) //nolint:gosec // made and escaped by the template
+// rowLocked renders a row once, and again when the lock has changed.
+func (b *board) rowLocked(r row) (template.HTML, error) {
+	if html, ok := b.rows[r]; ok {
+		return html, nil
 	}
-	return e.rows[i], nil
+	var text strings.Builder
+	if err := pages.ExecuteTemplate(&text, "row", r); err != nil {
+		return "", err
+	}
+	if len(b.rows) >= maxRows {
+		clear(b.rows)
+	}
+	b.rows[r] = template.HTML(text.String()) //nolint:gosec // made and escaped by the template
+	return b.rows[r], nil
 }
 
-// commonLocked renders the parts of all views once after each look.
-func (b *board) commonLocked(admin bool) (all [len(parts)]*part, err error) {
-	i := index(admin)
-	if b.rendered[i] {
-		return b.common[i], nil
-	}
+// renderCommonLocked renders the parts of all views.
+func (b *board) renderCommonLocked(admin bool) (*allParts, error) {
 	sc := &screen{State: b.source.State(), Doubt: b.source.Valid(), Visitor: Account{Admin: admin}, Events: b.past.last(ofLocks, ofServer)}
 	sc.Events = sc.Events[:min(len(sc.Events), shownEvents)]
 	sc.Total, sc.Waiting = b.source.Count()
 	sc.Refused = b.source.RefusedJobs()
 	sc.Refused = sc.Refused[:min(len(sc.Refused), shownRefused)]
-	sc.Sessions, sc.MoreSessions = some(b.source.Sessions())
-	sc.Transfers, sc.MoreTransfers = some(b.source.Transfers())
+	sc.Sessions, sc.MoreSessions = firstOf(b.source.Sessions())
+	sc.Transfers, sc.MoreTransfers = firstOf(b.source.Transfers())
 	now := time.Now()
 	sc.Old, sc.Queues = b.oldLocked(now), b.queuesLocked()
-	sc.Refusals = b.past.refused(now.Add(-time.Hour))
-	for n, name := range parts {
-		if n == locksPart {
+	sc.Refusals = b.past.topRefusals(now.Add(-time.Hour))
+	all := new(allParts)
+	for i, name := range parts {
+		if i == locksPart {
 			continue
 		}
-		made, err := render(name, sc)
-		if err != nil {
-			return all, err
-		}
-		if was := b.common[i][n]; was == nil || was.html != made.html { // otherwise pages have it already
-			b.common[i][n] = made
+		var err error
+		if all[i], err = render(name, sc); err != nil {
+			return nil, err
 		}
 	}
-	b.rendered[i] = true
-	return b.common[i], nil
-}
-
-func index(admin bool) int {
-	if admin {
-		return 1
-	}
-	return 0
+	return all, nil
 }
 
 // render renders a part of the page.

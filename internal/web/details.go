@@ -30,7 +30,7 @@ type lockDetails struct {
 func (s *Server) lockPage(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
 	var d *lockDetails
-	if inTurn(r.Context(), s.reading, func() time.Duration {
+	if inTurn(r.Context(), s.historyTurn, func() time.Duration {
 		began := time.Now()
 		d = s.lockDetails(r.Context(), name)
 		return time.Since(began)
@@ -53,7 +53,7 @@ func (s *Server) lockDetails(ctx context.Context, name string) *lockDetails {
 			d.Holds = append(d.Holds, l)
 		}
 	}
-	d.Queue, d.MoreQueue = some(s.o.Source.Waiting(name))
+	d.Queue, d.MoreQueue = firstOf(s.o.Source.Waiting(name))
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
 	all, err := s.o.Source.History(ctx, name, perList)
@@ -90,7 +90,7 @@ func (s *Server) eventPage(w http.ResponseWriter, r *http.Request) {
 	sc := s.emptyScreen(r)
 	sc.Title, sc.Kinds, sc.View.Filter = "Events", kinds, r.FormValue("q")
 	sc.Events = slices.DeleteFunc(s.past.last(kinds[i].groups...), func(e event.Event) bool {
-		text := strings.Join([]string{string(e.Kind), e.Lock, e.Path, client(e), e.By, cmp.Or(e.Reason, e.Cause)}, "\n")
+		text := strings.Join([]string{string(e.Kind), e.Lock, e.Path, client(e), e.By.String(), cmp.Or(e.Reason, e.Cause)}, "\n")
 		return !strings.Contains(text, sc.View.Filter)
 	})
 	s.write(w, http.StatusOK, "eventpage", sc)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// guard refuses what comes from other sites, and says what a browser may do with the answers.
+// guard refuses requests from other sites, and limits what a browser may do with the answers.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,8 +26,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// isOurs reports whether a Host header names this server. IP addresses do: a foreign page that has one for its name is the
-// one at that address. So does no name at all (HTTP/1.0, as health checks of relays have it): browsers always say one.
+// isOurs reports whether a Host header names this server. Each IP address does: a page with an address as its name comes from that address. So does an
+// empty name (HTTP/1.0, health checks of relays): browsers always send one.
 func (s *Server) isOurs(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -40,7 +40,7 @@ func (s *Server) isOurs(host string) bool {
 	return name != "" && s.o.Host != nil && s.o.Host(name)
 }
 
-// remote is the address that a request came from.
+// remote returns the address of the client.
 func remote(r *http.Request) netip.Addr {
 	ap, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http wrote it
 	return ap.Addr().Unmap().WithZone("")

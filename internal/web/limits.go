@@ -12,13 +12,12 @@ import (
 const (
 	headerWithin = 10 * time.Second // bounds the reading of a request's header
 	readWithin   = 30 * time.Second // and of the whole request
-	answerWithin = time.Minute      // bounds an answer from the end of the header; a log-in may take half of it
+	answerWithin = time.Minute      // bounds an answer from the end of the header; a login may take half of it
 	idleWithin   = 30 * time.Second // how long a connection may wait for its next request
 	maxHeader    = 64 << 10
 )
 
-// HTTP returns what serves connections with the server's handler and bounds what a client may take of it. The pages that are
-// told of changes extend the bound for answers with each write.
+// HTTP returns a server with the handler and with limits for clients. Streams extend the limit of answers with each write.
 func (s *Server) HTTP(errorLog *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: s.Handler(), ErrorLog: errorLog,
@@ -78,7 +77,7 @@ func (l *limited) leave(n netip.Prefix) {
 	}
 }
 
-// limitedConn counts a connection out when it is closed.
+// limitedConn leaves the count when it is closed.
 type limitedConn struct {
 	net.Conn
 	leave func()

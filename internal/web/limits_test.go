@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pipes is a listener whose connections are given to it. They have no buffers, and obey the time of a bubble.
+// pipes is a listener of given connections without buffers, which use the time of a bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -45,7 +45,7 @@ func (p pipes) dial(address string) net.Conn {
 	return client
 }
 
-// inABubble serves a Server by pipes, where time is that of the bubble.
+// inABubble serves a Server by pipes in a bubble.
 func inABubble(t *testing.T, f func(t *testing.T, s *Server, p pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := New(Options{Source: &house{}}), make(pipes)
@@ -65,14 +65,14 @@ func inABubble(t *testing.T, f func(t *testing.T, s *Server, p pipes)) {
 	})
 }
 
-func TestClientsThatDoNotTheirPartAreDisconnected(t *testing.T) {
+func TestStalledClientsAreDisconnected(t *testing.T) {
 	const asset = "GET /assets/uPlot.iife.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, c := range map[string]struct {
 		sends string
 		ends  time.Duration
 	}{
 		"an answer is not read":      {asset, answerWithin},
-		"a stream is not read":       {"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n", takesIn},
+		"a stream is not read":       {"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n", streamWriteWithin},
 		"nothing is requested":       {"", headerWithin},
 		"a header does not end":      {"GET / HTTP/1.1\r\nHost: localhost\r\n", headerWithin},
 		"a form does not come whole": {"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nuser=", answerWithin},

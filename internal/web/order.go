@@ -23,8 +23,13 @@ var orders = []struct {
 
 // compareExpiry orders locks by their expiry. A lock that does not expire comes last.
 func compareExpiry(a, b *status.Lock) int {
-	if a.Expires.IsZero() || b.Expires.IsZero() {
-		return cmp.Compare(index(a.Expires.IsZero()), index(b.Expires.IsZero()))
+	switch aNever, bNever := a.Expires.IsZero(), b.Expires.IsZero(); {
+	case aNever && bNever:
+		return 0
+	case aNever:
+		return 1
+	case bNever:
+		return -1
 	}
 	return a.Expires.Compare(b.Expires.Time)
 }
@@ -71,7 +76,7 @@ type attention struct {
 
 // oldLocked returns the locks that are held for longest.
 func (b *board) oldLocked(now time.Time) (old []attention) {
-	for _, e := range first(b.sorted[""], func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
+	for _, e := range topEntries(b.sorted[""], func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
 		func(a, b *entry) int { return a.Acquired.Compare(b.Acquired) }) {
 		old = append(old, attention{Lock: e.Lock, For: now.Sub(e.Acquired)})
 	}
@@ -81,20 +86,20 @@ func (b *board) oldLocked(now time.Time) (old []attention) {
 // queuesLocked returns the locks with the longest queues. The holds of a shared lock have one queue.
 func (b *board) queuesLocked() (queues []attention) {
 	last := ""
-	for _, e := range first(b.sorted[""], func(e *entry) bool {
+	for _, e := range topEntries(b.sorted[""], func(e *entry) bool {
 		again := e.Name == last
 		last = e.Name
 		return e.Waiting > 0 && !again
 	}, func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) }) {
-		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // otherwise the clients have left since the look
+		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // otherwise the clients have left since the update
 			queues = append(queues, attention{e.Lock, queue[0].Owner(), time.Duration(queue[0].Waited * float64(time.Second))})
 		}
 	}
 	return queues
 }
 
-// first returns the first entries in an order, shownAttention at most.
-func first(all []*entry, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
+// topEntries returns the first entries in an order, shownAttention at most.
+func topEntries(all []*entry, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
 	var best []*entry
 	for _, e := range all {
 		if !wanted(e) || len(best) == shownAttention && order(e, best[len(best)-1]) >= 0 {

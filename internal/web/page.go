@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,31 +20,23 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-//go:embed assets
-var assets embed.FS
+var (
+	//go:embed assets/*.js assets/*.css assets/*.svg
+	assets embed.FS
+	//go:embed assets/page.html
+	templates string
+)
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"name": printable, "utc": utc, "iso": iso, "stamp": stamp, "bytes": byteCount, "span": span, "client": shownClient,
 	"details": details, "seconds": func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
 	"add": func(a, b int) int { return a + b },
-}).ParseFS(assets, "assets/*.html"))
+}).Parse(templates))
 
-// assetHandler serves the style, the script and the chart library.
-func assetHandler() http.Handler {
-	sub, err := fs.Sub(assets, "assets")
-	if err != nil {
-		panic(err) // "assets" is a valid path
-	}
-	files := http.StripPrefix("/assets/", http.FileServerFS(sub))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasSuffix(r.URL.Path, ".js"), strings.HasSuffix(r.URL.Path, ".css"), strings.HasSuffix(r.URL.Path, ".svg"):
-			w.Header().Set("Cache-Control", "max-age=300")
-			files.ServeHTTP(w, r)
-		default:
-			http.NotFound(w, r)
-		}
-	})
+// asset serves the style, the scripts and the icon.
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "max-age=300")
+	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
 }
 
 const (
@@ -55,11 +46,11 @@ const (
 
 func (s *Server) viewOf(r *http.Request) view {
 	page, _ := strconv.Atoi(r.FormValue("page"))
-	a, _, ok := s.visitor(r)
+	a, ok := s.visitor(r)
 	return view{Filter: r.FormValue("q"), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin, Sort: sortKey(r.FormValue("sort"))}
 }
 
-// link leads to another page of the same view.
+// link returns the address of a page of the same view.
 func (v view) link(page int) string {
 	q := url.Values{}
 	if v.Filter != "" {
@@ -74,18 +65,17 @@ func (v view) link(page int) string {
 	return "/?" + q.Encode()
 }
 
-// row is a lock as the page shows it.
+// row is a lock in the table.
 type row struct {
 	status.Lock
 	Admin bool
 }
 
-// screen is what the templates show.
+// screen has the data of the templates.
 type screen struct {
 	Version       string
 	Visitor       Account
 	LoggedIn      bool
-	Word          string                   // what forms carry
 	Parts         map[string]template.HTML // of the page
 	View          view
 	Total, Found  int
@@ -113,12 +103,12 @@ type screen struct {
 
 func (s *Server) emptyScreen(r *http.Request) *screen {
 	sc := &screen{Version: s.o.Version}
-	sc.Visitor, sc.Word, sc.LoggedIn = s.visitor(r)
+	sc.Visitor, sc.LoggedIn = s.visitor(r)
 	return sc
 }
 
-// some returns as many as a page shows, and how many are left out.
-func some[T any](all []T) ([]T, int) {
+// firstOf returns the elements that a page shows, and the number of the others.
+func firstOf[T any](all []T) ([]T, int) {
 	if len(all) <= perList {
 		return all, 0
 	}
@@ -130,7 +120,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	if s.open(r.Context(), v) != nil {
 		return // the client is gone
 	}
-	defer s.board.close(v)
+	defer s.board.close()
 	all, _, err := s.board.now(v)
 	if err != nil {
 		plain(w, http.StatusInternalServerError, "the page could not be made: "+err.Error())
@@ -144,9 +134,9 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	s.write(w, http.StatusOK, "page", sc)
 }
 
-// open opens a view of the board. An error says that ctx has ended.
+// open opens a view of the board. It returns an error if ctx has ended.
 func (s *Server) open(ctx context.Context, v view) error {
-	return inTurn(ctx, s.opening, func() time.Duration { return s.board.open(v) })
+	return inTurn(ctx, s.pageTurn, func() time.Duration { return s.board.open(v) })
 }
 
 // inTurn runs work that reads many locks or events, one request after the other, with pauses of several times the duration that
@@ -157,7 +147,7 @@ func inTurn(ctx context.Context, turn chan struct{}, work func() time.Duration) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	time.AfterFunc(min(rest*work(), mostRest), func() { <-turn })
+	time.AfterFunc(min(restFactor*work(), maxRest), func() { <-turn })
 	return nil
 }
 
@@ -183,8 +173,8 @@ func (s *Server) write(w http.ResponseWriter, status int, page string, sc *scree
 	_, _ = b.WriteTo(w) // the client is gone
 }
 
-// takesIn is how long a browser may take for what it is sent.
-const takesIn = 30 * time.Second
+// streamWriteWithin bounds the time in which a browser must read a change.
+const streamWriteWithin = 30 * time.Second
 
 // stream sends the parts of the page whenever they have changed (server-sent events of the HTML standard).
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
@@ -197,16 +187,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
-	visitor, _, _ := s.visitor(r)
+	visitor, _ := s.visitor(r)
 	v := s.viewOf(r)
 	if s.open(r.Context(), v) != nil {
 		return
 	}
-	defer s.board.close(v)
-	var last [len(parts)]*part
+	defer s.board.close()
+	var last allParts
 	for {
-		_ = out.SetWriteDeadline(time.Now().Add(takesIn)) // where there is none, the writes wait
-		if now, _, _ := s.visitor(r); now != visitor {    // the visit is over; where none is needed the browser comes again
+		_ = out.SetWriteDeadline(time.Now().Add(streamWriteWithin)) // without deadlines, the writes wait
+		if now, _ := s.visitor(r); now != visitor {                 // the visit is over; without a need for a login the browser connects again
 			if s.o.Login {
 				_, _ = io.WriteString(w, "event: over\ndata: {}\n\n")
 			}
@@ -231,11 +221,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendParts sends those parts that are not as they were last.
-func sendParts(w io.Writer, now, last [len(parts)]*part) error {
+// sendParts sends the parts that have changed.
+func sendParts(w io.Writer, now, last allParts) error {
 	before := "event: parts\ndata: {"
 	for i, p := range now {
-		if p == last[i] {
+		if last[i] != nil && p.html == last[i].html {
 			continue
 		}
 		if _, err := io.WriteString(w, before); err != nil {
@@ -254,8 +244,8 @@ func sendParts(w io.Writer, now, last [len(parts)]*part) error {
 	return err
 }
 
-// printable shows bytes as text: what is no UTF-8, what cannot be seen and what changes the direction of writing is escaped
-// as in Go.
+// printable returns bytes as text. It escapes bytes that are not UTF-8, invisible characters, and those that change the direction of writing, as Go
+// does.
 func printable(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); {
@@ -299,10 +289,10 @@ func subject(e event.Event) string { return cmp.Or(e.Path, e.Lock) }
 
 // client returns the client that caused an event, as far as the event has it.
 func client(e event.Event) string {
-	if e.Holder == "" && e.Account != "" && e.Remote != "" {
+	if e.Holder.Account == "" && e.Account != "" && e.Remote != "" {
 		return e.Account + "@" + e.Remote
 	}
-	return cmp.Or(e.Holder, e.Account, e.Remote)
+	return cmp.Or(e.Holder.String(), e.Account, e.Remote)
 }
 
 func shownClient(e event.Event) string { return printable(client(e)) }
@@ -313,8 +303,8 @@ func details(e event.Event) string {
 	if e.Reason != "" {
 		all = append(all, printable(e.Reason))
 	}
-	if e.By != "" {
-		all = append(all, "by "+printable(e.By))
+	if by := e.By.String(); by != "" {
+		all = append(all, "by "+printable(by))
 	}
 	if e.Path != "" {
 		all = append(all, byteCount(e.Bytes))
@@ -325,7 +315,7 @@ func details(e event.Event) string {
 	return strings.Join(all, ", ")
 }
 
-// stamp is a moment as the script reads it: milliseconds since 1970, 0 for none.
+// stamp returns a moment for the script: milliseconds since 1970, 0 for none.
 func stamp(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	lastEvents   = 100  // of each group
-	mostRefusals = 1000 // that count in the last hour
-	sampleEvery  = 10 * time.Second
-	samples      = 360 // an hour
+	lastEvents  = 100  // of each group
+	maxRefusals = 1000 // that count in the last hour
+	sampleEvery = 10 * time.Second
+	samples     = 360 // an hour
 )
 
 // group is a group of events. Each has its own memory, so that logins and transfers do not displace the events of locks.
@@ -49,18 +49,11 @@ func groupOf(k event.Kind) group {
 
 // past contains the events and samples that the page shows.
 type past struct {
-	mu       sync.Mutex
-	count    uint64 // of events so far
-	events   [groups][]numbered
-	refusals []event.Event // the oldest first
-	free     []float64     // hand-over times since the last sample, in seconds
-	points   []point
-}
-
-// numbered is an event with its place in the order of all events.
-type numbered struct {
-	event.Event
-	number uint64
+	mu        sync.Mutex
+	events    [groups][]event.Event
+	refusals  []event.Event // the oldest first
+	handOvers []float64     // hand-over times since the last sample, in seconds
+	points    []point
 }
 
 // point is one sample of the chart.
@@ -75,16 +68,15 @@ func (p *past) add(batch []event.Event) {
 	defer p.mu.Unlock()
 	for _, e := range batch {
 		if e.Kind == event.Download {
-			continue // there may be many, and they change nothing
+			continue // there may be many, and they change no lock
 		}
-		p.count++
 		g := groupOf(e.Kind)
-		p.events[g] = newest(append(p.events[g], numbered{e, p.count}), lastEvents)
+		p.events[g] = newest(append(p.events[g], e), lastEvents)
 		if g == ofRefusals {
-			p.refusals = newest(append(p.refusals, e), mostRefusals)
+			p.refusals = newest(append(p.refusals, e), maxRefusals)
 		}
-		if e.Kind == event.Acquire && e.Waited > 0 && len(p.free) < 10_000 {
-			p.free = append(p.free, e.Free.Seconds())
+		if e.Kind == event.Acquire && e.Waited > 0 && len(p.handOvers) < 10_000 {
+			p.handOvers = append(p.handOvers, e.Free.Seconds())
 		}
 	}
 }
@@ -95,18 +87,14 @@ func newest[T any](all []T, most int) []T {
 }
 
 // last returns the events of some groups, the newest first.
-func (p *past) last(of ...group) []event.Event {
+func (p *past) last(of ...group) (list []event.Event) {
 	p.mu.Lock()
-	var all []numbered
+	defer p.mu.Unlock()
 	for _, g := range of {
-		all = append(all, p.events[g]...)
+		list = append(list, p.events[g]...)
 	}
-	p.mu.Unlock()
-	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(b.number, a.number) })
-	list := make([]event.Event, len(all))
-	for i, e := range all {
-		list[i] = e.Event
-	}
+	slices.Reverse(list) // so that events of one moment stay in their order
+	slices.SortStableFunc(list, func(a, b event.Event) int { return b.Time.Compare(a.Time) })
 	return list
 }
 
@@ -119,8 +107,8 @@ type refusal struct {
 	Reason string
 }
 
-// refused returns the names with the most refusals since a moment.
-func (p *past) refused(since time.Time) []refusal {
+// topRefusals returns the names with the most refusals since a moment.
+func (p *past) topRefusals(since time.Time) []refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	byName := make(map[string]refusal)
@@ -136,17 +124,17 @@ func (p *past) refused(since time.Time) []refusal {
 	return all[:min(len(all), shownAttention)]
 }
 
-// sample takes one for the chart.
+// sample adds a point to the chart.
 func (s *Server) sample(now time.Time) {
 	next := point{at: now, handOver: -1}
 	next.held, next.waiting = s.o.Source.Count()
 	p := &s.past
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.free) > 0 {
-		slices.Sort(p.free)
-		next.handOver = p.free[len(p.free)/2]
-		p.free = p.free[:0]
+	if len(p.handOvers) > 0 {
+		slices.Sort(p.handOvers)
+		next.handOver = p.handOvers[len(p.handOvers)/2]
+		p.handOvers = p.handOvers[:0]
 	}
 	if len(p.points) >= samples {
 		p.points = slices.Delete(p.points, 0, len(p.points)-samples+1)

@@ -1,23 +1,21 @@
-// Package web shows what the server does to people with a browser, and to programs that watch it: a page, /metrics, /healthz
-// and /readyz.
+// Package web serves the page of the operator, and /metrics, /healthz and /readyz for programs.
 //
-// Its types: a [Source] is what the page needs of the server; a [Server] answers HTTP.
+// Its types: a [Source] provides the data of the server; a [Server] answers HTTP requests.
 //
-// Guarantees: nobody breaks a lock or ends a session without having logged in as an account with admin, on loopback too.
-// Requests from pages of other sites are refused, and so are host names that are not the server's, so that no foreign page
-// reads this one by a name of its own (DNS rebinding). Where a login is needed, nothing but /healthz, /readyz and the login
-// itself is answered without one. Names of locks and files are bytes; they are shown escaped, whatever is in them.
+// Guarantees: only an account with admin that has logged in breaks a lock or ends a session, on loopback too. The server refuses requests from pages of
+// other sites, and host names that are not its own, so that no other page reads this one by a name of its own (DNS rebinding). If a login is
+// needed, only /healthz, /readyz, the login and its assets are answered without one. The page escapes the bytes of names.
 //
-// Caveats: a page is as old as half a second, and older if a look at the server takes more than a tenth of that. A log-in to the
-// page ends with the server.
+// Caveats: the data of a page are half a second old, or older if an update takes more than a tenth of that. Without an event, a page shows sessions
+// and transfers up to five seconds late. A login ends with the server.
 //
 // Start reading at [Server.Handler].
 package web
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"html/template"
 	"io"
 	"net/http"
 	"net/netip"
@@ -27,98 +25,96 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// Account is who logged in to the page. A log-in ends when any of it changes.
+// Account is an account that has logged in to the page. A login ends when a field of its account changes.
 type Account struct {
-	Name  string
-	Looks bool   // may see the page: its home is the whole tree, or it is an administrator
-	Admin bool   // may break locks and end sessions
-	Proof string // changes with the password, and with the networks that the account may come from
+	Name        string
+	CanView     bool   // may see the page: its home is the whole tree, or it has admin
+	Admin       bool   // may break locks and end sessions
+	Credentials string // changes with the password, and with the networks that the account may come from
 }
 
-// ErrLogin is the error of a log-in with a wrong name or password.
+// ErrLogin is the error of a login with a wrong name or password.
 var ErrLogin = errors.New("login incorrect")
 
 // Fact is a key of a lock's rule and its value.
 type Fact struct{ Key, Value string }
 
-// Source is what the page needs of the server. Its methods are for use by several goroutines.
+// Source provides the data of the server. Several goroutines may call its methods.
 type Source interface {
-	Locks() []status.Lock       // sorted by name; the page may change what it gets
-	Count() (held, waiting int) // how many locks are held, and clients in a queue; it costs the same whatever is held
+	Locks() []status.Lock       // sorted by name; the caller may change them
+	Count() (held, waiting int) // held locks and waiting clients; its cost does not depend on their number
 	Waiting(name string) []status.Waiter
-	// History returns the last events of a lock, the newest first, at most so many. It may wait for the disk or for etcd.
+	// History returns at most so many events of a lock, the newest first. It may wait for the disk or for etcd.
 	History(ctx context.Context, name string, most int) ([]status.Event, error)
 	// Rule returns the keys of the rule that makes a name a lock; none: the name is no lock.
 	Rule(name string) []Fact
 	Sessions() []status.Session
 	Transfers() []status.Transfer
 	RefusedJobs() []status.RefusedJob
-	// Break ends the hold with the token, on behalf of an account. An error says why it could not.
+	// Break ends the hold with the token for an account. Its error has the reason why not.
 	Break(ctx context.Context, name string, token uint64, by, reason string) error
-	// Kick ends a session. An error says why it could not.
+	// Kick ends a session. Its error has the reason why not.
 	Kick(session, by, reason string) error
-	// LogIn checks a password as FTP does, with its delays. The error matches ErrLogin, or says why nobody can log in now.
+	// LogIn checks a password like FTP, with the same delays. Its error matches ErrLogin, or has the reason why no account can log in now.
 	LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error)
-	// Account returns the account of that name as it is configured now; false: there is none.
+	// Account returns the account with a name as it is configured now; false: there is none.
 	Account(name string) (Account, bool)
-	// State says what this server is among several, such as "standby: NAME is active"; "": it is the only one.
+	// State returns the part of this server in a cluster, such as "standby: NAME is active"; "": there is no cluster.
 	State() string
-	// Valid returns nil if Locks are those that are held, else why another server may have granted them again.
+	// Valid returns nil if Locks are held, or the reason why another server may have granted them again.
 	Valid() error
-	// Ready returns nil if a lock can be granted now. It does not wait for long, whatever the disk does.
+	// Ready returns nil if a lock can be granted now. It returns soon, even if the disk hangs.
 	Ready(ctx context.Context) error
 }
 
-// Options are what a Server is made of.
+// Options are the settings of a Server.
 type Options struct {
 	Source  Source
 	Metrics http.Handler
-	// Login says that nothing is shown to those who have not logged in: for addresses that are not loopback.
+	// Login requires a login for all pages: for addresses other than loopback.
 	Login bool
-	// TLS says that browsers come by TLS.
+	// TLS reports that browsers connect by TLS.
 	TLS bool
-	// Host reports whether a host name is the server's. Names of loopback and IP addresses are always taken.
+	// Host reports whether a host name is the server's. Names of loopback and IP addresses are always accepted.
 	Host    func(name string) bool
 	Version string
 }
 
-// Server answers the requests.
+// Server answers HTTP requests.
 type Server struct {
-	o     Options
-	seed  [32]byte // of what ends with the server
-	rooms visitors
-	past  past
-	board board
+	o      Options
+	visits visits
+	past   past
+	board  board
 
-	streams chan struct{} // has one message for each page that is told of changes
-	opening chan struct{} // has one message while another page must not be opened
-	reading chan struct{} // has one message while another history must not be read
+	streams     chan struct{} // has a message for each page that receives changes
+	pageTurn    chan struct{} // has a message while another page must wait
+	historyTurn chan struct{} // has a message while another history must wait
 }
 
-// New makes a Server. Hand its Sink the events, and call Run.
+// New returns a Server. Pass the events to its Sink, and call Run.
 func New(o Options) *Server {
-	s := &Server{o: o, streams: make(chan struct{}, mostOpen), opening: make(chan struct{}, 1), reading: make(chan struct{}, 1)}
-	s.board.source, s.board.past, s.board.views, s.board.next = o.Source, &s.past, make(map[view]*shown), make(chan struct{})
-	_, _ = io.ReadFull(rand.Reader, s.seed[:]) // crypto/rand never fails
+	s := &Server{o: o, streams: make(chan struct{}, maxStreams), pageTurn: make(chan struct{}, 1), historyTurn: make(chan struct{}, 1)}
+	s.board.source, s.board.past, s.board.rows, s.board.next = o.Source, &s.past, make(map[row]template.HTML), make(chan struct{})
 	return s
 }
 
-// Sink remembers the last events, and tells open pages that something has changed.
+// Sink keeps the last events, and updates open pages at the next tick.
 func (s *Server) Sink(batch []event.Event) {
 	s.past.add(batch)
 	s.board.notify()
 }
 
-// Run keeps open pages up to date, and takes the samples of the chart, until ctx ends.
+// Run updates open pages and takes the samples of the chart, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	tick, look := time.NewTicker(sampleEvery), time.NewTicker(refresh)
-	defer tick.Stop()
-	defer look.Stop()
+	sample, update := time.NewTicker(sampleEvery), time.NewTicker(refresh)
+	defer sample.Stop()
+	defer update.Stop()
 	for {
 		select {
-		case <-look.C:
+		case <-update.C:
 			s.board.tick()
-		case <-tick.C:
+		case <-sample.C:
 			s.sample(time.Now())
 		case <-ctx.Done():
 			return nil
@@ -126,37 +122,37 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// mostOpen is how many pages may be open, and be told of changes, at a time.
-const mostOpen = 100
+// maxStreams limits the pages that are open and receive changes.
+const maxStreams = 100
 
-// Handler answers all requests.
+// Handler returns the handler of all requests.
 func (s *Server) Handler() http.Handler {
-	open := http.NewServeMux() // for everybody who may connect
-	open.HandleFunc("GET /healthz", s.health)
-	open.HandleFunc("GET /readyz", s.ready)
-	open.HandleFunc("GET /login", s.loginPage)
-	open.HandleFunc("POST /login", s.login)
-	open.Handle("GET /assets/", assetHandler())
+	public := http.NewServeMux() // without a login
+	public.HandleFunc("GET /healthz", s.health)
+	public.HandleFunc("GET /readyz", s.ready)
+	public.HandleFunc("GET /login", s.loginPage)
+	public.HandleFunc("POST /login", s.login)
+	public.HandleFunc("GET /assets/{name}", s.asset)
 
-	seen := http.NewServeMux() // for those who may look
-	seen.HandleFunc("GET /{$}", s.page)
-	seen.HandleFunc("GET /lock", s.lockPage)
-	seen.HandleFunc("GET /events", s.eventPage)
-	seen.HandleFunc("GET /stream", s.stream)
-	seen.HandleFunc("GET /chart.json", s.chart)
-	seen.HandleFunc("POST /logout", s.logout)
-	seen.HandleFunc("GET /break", s.admins(s.breakPage))
-	seen.HandleFunc("POST /break", s.admins(s.breakLock))
-	seen.HandleFunc("GET /kick", s.admins(s.kickPage))
-	seen.HandleFunc("POST /kick", s.admins(s.kick))
-	open.Handle("/", s.lookers(seen))
+	viewing := http.NewServeMux() // with a login if Login is set
+	viewing.HandleFunc("GET /{$}", s.page)
+	viewing.HandleFunc("GET /lock", s.lockPage)
+	viewing.HandleFunc("GET /events", s.eventPage)
+	viewing.HandleFunc("GET /stream", s.stream)
+	viewing.HandleFunc("GET /chart.json", s.chart)
+	viewing.HandleFunc("POST /logout", s.logout)
+	viewing.HandleFunc("GET /break", s.requireAdmin(s.breakPage))
+	viewing.HandleFunc("POST /break", s.requireAdmin(s.breakLock))
+	viewing.HandleFunc("GET /kick", s.requireAdmin(s.kickPage))
+	viewing.HandleFunc("POST /kick", s.requireAdmin(s.kick))
+	public.Handle("/", s.requireLogin(viewing))
 	if s.o.Metrics != nil {
-		open.Handle("GET /metrics", s.scrapers(s.o.Metrics))
+		public.Handle("GET /metrics", s.requireAccount(s.o.Metrics))
 	}
-	return s.guard(open)
+	return s.guard(public)
 }
 
-// health says that the process serves, and what it is among several servers.
+// health reports that the process serves, and its part in a cluster.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if state := s.o.Source.State(); state != "" {
 		plain(w, http.StatusOK, "ok, "+state)
@@ -165,7 +161,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// ready says whether a lock can be granted.
+// ready reports whether a lock can be granted.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if err := s.o.Source.Ready(r.Context()); err != nil {
 		plain(w, http.StatusServiceUnavailable, "no lock can be granted: "+err.Error())

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,11 +19,10 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
-
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// house is a Source.
+// house is a Source for tests.
 type house struct {
 	mu        sync.Mutex
 	locks     []status.Lock
@@ -34,7 +32,7 @@ type house struct {
 	ready     func(context.Context) error
 	state     string
 	doubt     error
-	looks     int                 // calls of Locks
+	updates   int                 // calls of Locks
 	slow      time.Duration       // how long Locks takes
 	slowQueue time.Duration       // and Waiting
 	changed   map[string]*Account // accounts after a reload; nil: removed
@@ -45,7 +43,7 @@ type house struct {
 func (h *house) Locks() []status.Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.looks++
+	h.updates++
 	time.Sleep(h.slow)
 	return slices.Clone(h.locks)
 }
@@ -112,7 +110,7 @@ func (h *house) Account(name string) (Account, bool) {
 		}
 		return *a, true
 	}
-	return Account{Name: name, Looks: name != "part", Admin: name == "boss", Proof: "secret"}, true
+	return Account{Name: name, CanView: name != "part", Admin: name == "boss", Credentials: "secret"}, true
 }
 
 func (h *house) State() string { return h.state }
@@ -160,7 +158,7 @@ func newSite(t *testing.T, h *house, change func(*Options)) *site {
 	return s
 }
 
-// do sends a request; a form makes it a POST, as a browser sends it from our own page.
+// do sends a request. With a form it is a POST, as a browser sends it from this page.
 func (s *site) do(path string, form url.Values, change func(*http.Request)) (int, string) {
 	s.t.Helper()
 	method, body := http.MethodGet, io.Reader(nil)
@@ -205,16 +203,7 @@ func (s *site) logIn(user string) {
 	s.want(200, user, "/login", url.Values{"user": {user}, "password": {"secret"}}, nil)
 }
 
-// word finds what the forms of a page carry.
-func (s *site) word(page string) string {
-	m := regexp.MustCompile(`name="word" value="([0-9a-f]+)"`).FindStringSubmatch(page)
-	if m == nil {
-		s.t.Fatalf("no word in\n%s", page)
-	}
-	return m[1]
-}
-
-func TestNamesAreBytesAndHarmNobody(t *testing.T) {
+func TestNamesAreEscaped(t *testing.T) {
 	h := &house{locks: []status.Lock{
 		{Name: "/<script>alert(1)</script>", Token: 1, Holder: "joe@192.0.2.1", Waiting: 2},
 		{Name: "/caf\x8e_lock", Token: 2, Holder: "joe"},
@@ -235,7 +224,7 @@ func TestNamesAreBytesAndHarmNobody(t *testing.T) {
 	}
 }
 
-func TestHostsOfOthersAreRefused(t *testing.T) {
+func TestOtherHostNamesAreRefused(t *testing.T) {
 	s := newSite(t, &house{}, func(o *Options) { o.Host = func(name string) bool { return name == "locks.example.org" } })
 	for host, status := range map[string]int{
 		"127.0.0.1:2180": 200, "localhost": 200, "[::1]:2180": 200, "locks.example.org:2180": 200, "LOCKS.example.org.": 200,
@@ -246,124 +235,7 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyAdministratorsWithAFormOfThisPageBreakAndKick(t *testing.T) {
-	h := &house{locks: []status.Lock{{Name: "/a_lock", Token: 7, Holder: "joe@192.0.2.1"}}}
-	s := newSite(t, h, nil)
-	breaking := url.Values{"token": {"7"}, "reason": {"it hangs"}}
-	s.want(200, "<h2>Log in</h2>", "/break", breaking, nil) // not logged in
-	s.want(403, "wrong", "/login", url.Values{"user": {"boss"}, "password": {"guess"}}, nil)
-	s.logIn("joe")
-	s.want(403, "Only accounts with admin", "/break", breaking, nil)
-	s.want(403, "Only accounts with admin", "/kick?id=1-2", nil, nil)
-	s.want(200, "No lock", "/?q=nothing", url.Values(nil), nil)
-	s.want(200, "Log in", "/logout", url.Values{}, nil)
-
-	s.logIn("boss")
-	s.want(403, "not from this page", "/break", breaking, nil)
-	page := s.want(200, "Break this lock?", "/break?token=7", nil, nil)
-	breaking.Set("word", s.word(page))
-	foreign := func(r *http.Request) {
-		r.Header.Set("Sec-Fetch-Site", "cross-site")
-		r.Header.Set("Origin", "https://evil.example.com")
-	}
-	s.want(403, "", "/break", breaking, foreign)
-	s.want(400, "Say why", "/break", url.Values{"token": {"7"}, "word": breaking["word"]}, nil)
-	s.want(409, "not held any more", "/break", url.Values{"token": {"8"}, "reason": {"x"}, "word": breaking["word"]}, nil)
-	if len(h.broken)+len(h.kicked) > 0 {
-		t.Fatalf("broken %q, kicked %q before anybody was let", h.broken, h.kicked)
-	}
-	s.want(200, "held", "/break", breaking, nil)
-	s.want(200, "End this session?", "/kick?id=1-2", nil, nil)
-	s.want(404, "has ended", "/kick?id=1-9", nil, nil)
-	s.want(200, "held", "/kick", url.Values{"id": {"1-2"}, "reason": {"bye"}, "word": breaking["word"]}, nil)
-	if fmt.Sprint(h.broken, h.kicked) != "[7 boss it hangs] [1-2 boss bye]" {
-		t.Errorf("broken %q, kicked %q", h.broken, h.kicked)
-	}
-	s.want(200, "Log in", "/logout", url.Values{}, nil)
-	s.want(200, "<h2>Log in</h2>", "/break", breaking, nil)
-}
-
-func TestElsewhereNothingIsShownWithoutALogin(t *testing.T) {
-	h := &house{locks: []status.Lock{{Name: "/secret_lock", Token: 7}}}
-	s := newSite(t, h, func(o *Options) { o.Login = true })
-	for _, path := range []string{"/", "/stream", "/chart.json", "/break?token=7", "/kick?id=1-2"} {
-		s.want(200, "<h2>Log in</h2>", path, nil, nil)
-	}
-	s.want(401, "log in", "/metrics", nil, nil)
-	s.want(401, "log in", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "guess") })
-	s.want(200, "metrics", "/metrics", nil, func(r *http.Request) { r.SetBasicAuth("joe", "secret") })
-	s.want(200, "ok", "/healthz", nil, nil)
-	h.state = "standby: b is active"
-	s.want(200, "ok, standby: b is active", "/healthz", nil, nil)
-	h.state = ""
-	s.want(200, "ready", "/readyz", nil, nil)
-	s.want(403, "sees a part of the tree only", "/login", url.Values{"user": {"part"}, "password": {"secret"}}, nil)
-	s.want(200, "<h2>Log in</h2>", "/", nil, nil)
-	s.logIn("joe")
-	s.want(200, "/secret_lock", "/", nil, nil)
-	s.want(200, "metrics", "/metrics", nil, nil)
-}
-
-func TestLogInEndsWhenItsAccountChanges(t *testing.T) {
-	for why, after := range map[string]*Account{
-		"removed":                 nil,
-		"demoted":                 {Name: "boss", Looks: true, Proof: "secret"},
-		"with another password":   {Name: "boss", Looks: true, Admin: true, Proof: "another"},
-		"with a part of the tree": {Name: "boss", Proof: "secret"},
-	} {
-		t.Run(why, func(t *testing.T) {
-			h := &house{locks: []status.Lock{{Name: "/a_lock", Token: 7}}}
-			s := newSite(t, h, func(o *Options) { o.Login = true })
-			s.logIn("boss")
-			word := s.word(s.want(200, "Break this lock?", "/break?token=7", nil, nil))
-			h.changed = map[string]*Account{"boss": after}
-			s.want(200, "<h2>Log in</h2>", "/break", url.Values{"token": {"7"}, "reason": {"x"}, "word": {word}}, nil)
-			s.want(200, "<h2>Log in</h2>", "/stream", nil, nil)
-			s.want(401, "", "/metrics", nil, nil)
-			h.changed = nil
-			s.want(200, "<h2>Log in</h2>", "/", nil, nil) // it does not come back
-			if len(h.broken) > 0 {
-				t.Errorf("broken: %q", h.broken)
-			}
-		})
-	}
-}
-
-func TestLogInsOfOneAccountEndNoOthers(t *testing.T) {
-	s := newSite(t, &house{}, func(o *Options) { o.Login = true })
-	s.logIn("boss")
-	boss := s.client.Jar
-	for range 2000 {
-		s.server.rooms.enter(Account{Name: "joe", Looks: true, Proof: "secret"}, time.Now())
-	}
-	s.client.Jar = nil
-	s.want(200, "<h2>Log in</h2>", "/", nil, nil)
-	s.client.Jar = boss
-	s.want(200, "boss", "/", nil, nil)
-	if n := len(s.server.rooms.visits); n != mostVisits+1 {
-		t.Errorf("%d log-ins are remembered, want %d", n, mostVisits+1)
-	}
-}
-
-func TestCookiesAreNotForScriptsNorForOtherSites(t *testing.T) {
-	s := newSite(t, &house{}, func(o *Options) { o.TLS = true })
-	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("user=boss&password=secret"))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Host = "localhost"
-	w := httptest.NewRecorder()
-	s.server.Handler().ServeHTTP(w, r)
-	cookie := w.Header().Get("Set-Cookie")
-	for _, want := range []string{"HttpOnly", "Secure", "SameSite=Strict", "Max-Age=43200"} {
-		if !strings.Contains(cookie, want) {
-			t.Errorf("no %s in %q", want, cookie)
-		}
-	}
-	if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; ") {
-		t.Errorf("Content-Security-Policy: %s", policy)
-	}
-}
-
-func TestReadySaysWhyNot(t *testing.T) {
+func TestReadyReturnsTheReason(t *testing.T) {
 	h := &house{ready: func(context.Context) error { return errors.New("the disk is full") }}
 	newSite(t, h, nil).want(503, "no lock can be granted: the disk is full", "/readyz", nil, nil)
 }
@@ -382,7 +254,7 @@ func TestTenThousandLocksMakeASmallPage(t *testing.T) {
 	s.want(200, "/locks/09999", "/?q=09999", nil, nil)
 }
 
-func TestOpenPagesAreToldOfChanges(t *testing.T) {
+func TestOpenPagesReceiveChanges(t *testing.T) {
 	h := &house{}
 	s := newSite(t, h, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -423,9 +295,9 @@ func TestOpenPagesAreToldOfChanges(t *testing.T) {
 	}
 }
 
-func TestSoManyPagesAreOpen(t *testing.T) {
+func TestOpenPagesAreLimited(t *testing.T) {
 	s := newSite(t, &house{}, nil)
-	for range mostOpen {
+	for range maxStreams {
 		s.server.streams <- struct{}{}
 	}
 	s.want(503, "too many pages are open", "/stream", nil, nil)
@@ -449,14 +321,13 @@ func TestChartHasAnHour(t *testing.T) {
 	}
 }
 
-// Each group of events has its own memory. Downloads are not remembered.
+// TestEventsOfOneGroupDoNotDisplaceThoseOfAnother adds more events of each group than it keeps. Downloads are not kept.
 func TestEventsOfOneGroupDoNotDisplaceThoseOfAnother(t *testing.T) {
 	var p past
 	for i := range 250 {
-		for _, kind := range []event.Kind{event.Acquire, event.Refuse, event.Publish, event.Login, event.Reload, event.Download} {
-			p.add([]event.Event{{Kind: kind, Token: uint64(i)}})
+		for k, kind := range []event.Kind{event.Acquire, event.Refuse, event.Publish, event.Login, event.Reload, event.Download, event.LoginFailed, event.LoginFailed} {
+			p.add([]event.Event{{Kind: kind, Token: uint64(i), Time: time.Unix(int64(i), int64(k))}})
 		}
-		p.add(slices.Repeat([]event.Event{{Kind: event.LoginFailed, Token: uint64(i)}}, 3))
 	}
 	for g, newest := range map[group]event.Kind{ofLocks: event.Acquire, ofRefusals: event.Refuse, ofFiles: event.Publish, ofLogins: event.LoginFailed, ofServer: event.Reload} {
 		all := p.last(g)

@@ -1,11 +1,11 @@
 package Locker::Lock;
-# A lock that Locker's lock has made.
+# A lock that Locker's method lock returns.
 use strict;
 use warnings;
 use Carp;
 use Scalar::Util 'weaken';
 
-# What this process holds, by guid. Weak: a lock of which nobody else knows is given back.
+# The locks that this process holds, by guid. The references are weak, so a lock ends with its last other reference.
 my %held;
 
 sub new {
@@ -19,10 +19,10 @@ sub locker     { $_[0]{locker} }
 sub lockstring { $_[0]{lockstring} }
 sub locked_by  { $_[0]{locked_by} }          # host, pid, guid
 sub guid       { $_[0]{locked_by}{guid} }    # no other lock has it
-sub token      { $_[0]{token} }              # grows with every lock of the server: who has the higher one came later
+sub token      { $_[0]{token} }              # grows with every grant of the server: a later lock has a greater token
 
-# expires tells when the server will end it (as of time(), undef if never). With a time it asks for a full age from now on, and dies if
-# the lock was lost or will end before that time. It never shortens.
+# expires returns the time when the server ends the lock (as time(); undef if never). With a time, it renews the lock for its full age, and
+# dies if the lock was lost or ends before that time. It never shortens.
 sub expires {
     my ($self, $until) = @_;
     return $self->{expires} if @_ == 1;
@@ -32,12 +32,12 @@ sub expires {
     my $info = $self->locker->info($self->{path});
     $info && $info->{token} == $self->{token} or die "<$self->{lockstring}> was lost\n";
     $self->{expires} = $info->{expires};
-    # It is cut to a second.
+    # The time is in whole seconds.
     die "<$self->{lockstring}> cannot last so long\n" if defined $self->{expires} && $self->{expires} + 1 < $until;
     return $self->{expires};
 }
 
-# is_locked asks the server whether it is still ours.
+# is_locked is true if the server confirms that this process holds the lock.
 sub is_locked {
     my $self = shift;
     return '' unless $self->{is_mine};
@@ -45,7 +45,7 @@ sub is_locked {
     return $info && $info->{token} == $self->{token};
 }
 
-# unlock gives it back; a second time it does nothing. It dies if the lock was lost meanwhile.
+# unlock releases the lock; a second call does nothing. It dies if the lock was lost.
 sub unlock {
     my $self = shift;
     delete $self->{is_mine} or return;
@@ -54,7 +54,7 @@ sub unlock {
     Locker::release($ftp, $self->{path}) or die "could not unlock <$self->{lockstring}>: ", $ftp->message;
 }
 
-# A child process has a copy of its parent's locks, which are not its own.
+# A child process has copies of its parent's locks, and does not own them.
 sub DESTROY {
     my $self = shift;
     return unless $self->{is_mine} && $self->locked_by->{pid} == $$;
@@ -62,7 +62,7 @@ sub DESTROY {
     eval { $self->unlock; 1 } or warn $@;
 }
 
-# At the end of the program perl takes objects apart in any order, and a lock may be left without its locker: so before that.
+# At the end of a program perl destroys objects in any order, so a lock could outlive its locker. This block runs before that.
 END {
     local ($?, $!);
     $_->DESTROY for grep { defined } values %held;

@@ -1,12 +1,12 @@
 # The common part of the shell programs of this directory. The environment names the server (FTP_HOST, FTP_PORT, FTP_USER,
 # FTP_PASSWORD), the program's directory on it (BASE), the local files to publish (LOCAL), the program (ID) and the pause between
-# two tries (PAUSE). The test reads the steps. At the step STOP_AT the program waits for the file WITNESS.go. The programs that
-# work under the lock write their names into the local file WITNESS.
+# two tries (PAUSE). The test reads the steps. At the step STOP_AT the program stops. The programs that work under the lock write
+# their names into the local file WITNESS.
 set -eu
 url=ftp://$FTP_HOST:$FTP_PORT
 step() {
 	echo "step $1"
-	if [ "${STOP_AT-}" = "$1" ]; then until [ -e "$WITNESS.go" ]; do sleep 0.1; done; fi
+	if [ "${STOP_AT-}" = "$1" ]; then sleep 600; fi
 }
 entered() { echo "in $ID" >>"$WITNESS"; }
 leaving() { echo "out $ID" >>"$WITNESS"; }
@@ -18,7 +18,7 @@ again() {
 	sleep "$PAUSE"
 }
 lftp_do() {
-	lftp -c "set net:max-retries 2; set net:timeout 20; set ftp:ssl-allow no; set cmd:fail-exit yes; ${LFTP_SET-}
+	lftp -c "set net:max-retries 2; set net:timeout 20; set ftp:ssl-allow no; set cmd:fail-exit yes
 open -u $FTP_USER,$FTP_PASSWORD $url
 $1"
 }

@@ -1,4 +1,4 @@
-# 7. A deployment of projects whose files are called composer.lock, yarn.lock and Gemfile.lock. curl and lftp; takes no lock.
+# 4. A deployment of projects whose files are called composer.lock, yarn.lock and Gemfile.lock. curl and lftp; takes no lock.
 . "$(dirname "$0")/common.sh"
 step begin
 for name in composer.lock yarn.lock Gemfile.lock; do

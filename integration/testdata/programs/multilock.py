@@ -1,7 +1,5 @@
-# 8. MultiLock's recipe, over FTP: a directory for the group, one in it for the lock, a file in that with who has it, which gets
-# its final name by a rename and is read to see whose it is. Whoever finds it older than MAXAGE seconds takes it over: deletes it and
-# the lock. Its locks lie below /locks.
-import calendar
+# 5. MultiLock's recipe, over FTP: a directory for the group, one in it for the lock, a file in that with who has it, which gets
+# its final name by a rename and is read to see whose it is. Its locks lie below /locks.
 from common import *
 
 name = 'index'
@@ -9,7 +7,6 @@ group = '/locks/' + os.path.basename(base)
 lock = group + '/' + name
 locked = lock + '/' + name + '.locked'
 mine = '%s pid %d' % (me, os.getpid())
-maxage = float(os.environ.get('MAXAGE', '3600'))
 
 
 def whose():
@@ -21,24 +18,12 @@ def whose():
     return ''.join(got)
 
 
-def take_over():
-    try:
-        when = ftp.sendcmd('MDTM ' + locked)[4:18]
-    except ftplib.error_perm:
-        return
-    if time.time() - calendar.timegm(time.strptime(when, '%Y%m%d%H%M%S')) >= maxage:
-        if not refused(ftp, 'DELE ' + locked) and not refused(ftp, 'RMD ' + lock):
-            step('taken-over')
-
-
 ftp = connect()
 step('begin')
 while True:
     refused(ftp, 'MKD ' + group)  # it may be there
     if not refused(ftp, 'MKD ' + lock):
         break
-    if whose():
-        take_over()
     again()
 step('made')
 ftp.storlines('STOR %s/%s.lock' % (lock, name), io.BytesIO(mine.encode() + b'\n'))
@@ -48,7 +33,6 @@ if whose() != mine:
     sys.exit('it is not ours')
 witness('in')
 step('locked')
-time.sleep(float(os.environ.get('HOLD', '0')))
 step('upload')
 store(ftp, base + '/index')
 step('uploaded')

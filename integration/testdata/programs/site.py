@@ -1,4 +1,4 @@
-# 4. A site deployer. ftplib over TLS, one session: locks tmp/deploy.lock, uploads by temporary and rename into a staged
+# 3. A site deployer. ftplib over TLS, one session: locks tmp/deploy.lock, uploads by temporary and rename into a staged
 # directory, puts whole directories in place by rename, removes trees. After a 550 it finds out by CWD whether there is a lock.
 from common import *
 

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -12,47 +11,47 @@ import (
 )
 
 const (
-	// beatEvery is how often the active server writes its beat.
+	// beatEvery is the interval at which the active server writes its beat.
 	beatEvery = time.Second
-	// beatsKept is how many of the latest beats a standby compares with its own clock.
+	// beatsKept is the number of latest beats that a standby compares with its own clock.
 	beatsKept = 20
-	// maxSkew is the difference of wall clocks above which a standby warns.
-	maxSkew = time.Second
 )
 
-// beat is the value of the beat's key: the clocks and the state of the active server.
+// beat is the value of the beat's key: the clocks of the active server.
 type beat struct {
 	Term   uint32        `json:"term"`
-	Time   time.Duration `json:"time"`    // of the cluster
-	Boot   time.Duration `json:"boot"`    // of the server
-	BootID string        `json:"boot_id"` // of its boot
+	Time   time.Duration `json:"time"`    // on the timeline
+	Boot   time.Duration `json:"boot"`    // since the server's boot
+	BootID string        `json:"boot_id"` // of that boot
 	Wall   time.Time     `json:"wall"`
-
-	Suspended time.Time `json:"suspended,omitzero"` // since when the server is suspended; zero: it serves
-	Why       string    `json:"why,omitempty"`      // it is suspended
 }
 
-// decodeBeat reads the key; nil: there is none.
+// decodeBeat returns the beat in a key; false: there is none.
 func decodeBeat(kv *mvccpb.KeyValue) (b beat, ok bool) {
 	return b, kv != nil && json.Unmarshal(kv.Value, &b) == nil
 }
 
-// timeline is the time of the cluster, in which etcd keeps the times of holds. It is the active server's time since boot plus a shift
-// that is fixed for its term; the next active server continues it.
+// beat returns the beat of now.
+func (l *Log) beat() string {
+	now := l.c.o.Clock.Exact()
+	return encode(beat{Term: l.epoch, Time: now.Boot + l.shift, Boot: now.Boot, BootID: l.c.o.BootID, Wall: now.Wall.UTC()})
+}
+
+// timeline is the time of the cluster, in which etcd keeps the times of holds. It is the active server's time since boot plus a shift that
+// is constant over its term. The next active server continues it.
 //
-// A beat is read after it was written, so each one gives a shift that is too small by the delay, and the largest counts: with it
-// a lock is never older than it is. Only the last beats count: the active server's clock may be slower than this one's, and the clock of a
-// virtual machine stands still while its host pauses it, so earlier beats would make later grants too old.
+// A standby reads a beat some time after it was written, so each beat gives a shift that is too small by that delay. The largest one
+// counts, so a lock is never counted as older than it is. Only the latest beats count, because clocks run at different rates, and the
+// clock of a virtual machine stops while its host pauses it.
 type timeline struct {
 	bootID string          // of this server
 	seen   int64           // ModRevision of the last beat
-	term   uint32          // of it
-	shifts []time.Duration // that the last beats of the term gave
-	skew   time.Duration   // how far this server's wall clock is ahead of the active one's
+	term   uint32          // of the last beat
+	shifts []time.Duration // from the latest beats of that term
 }
 
-// see takes a beat into account that was read by now; nil: there is none. The first one may be of any age, so it gives no shift.
-func (l *timeline) see(kv *mvccpb.KeyValue, now lock.Instant) {
+// addBeat adds the shift of a beat that was read now. The first beat may be old, so it gives no shift.
+func (l *timeline) addBeat(kv *mvccpb.KeyValue, now lock.Instant) {
 	b, ok := decodeBeat(kv)
 	if !ok || kv.ModRevision == l.seen {
 		return
@@ -60,18 +59,15 @@ func (l *timeline) see(kv *mvccpb.KeyValue, now lock.Instant) {
 	if b.Term != l.term {
 		l.shifts = nil
 	}
-	if shift := b.Time - now.Boot; l.seen != 0 {
-		if len(l.shifts) == 0 || shift >= slices.Max(l.shifts) {
-			l.skew = now.Wall.Sub(b.Wall)
-		}
-		l.shifts = append(l.shifts, shift)
+	if l.seen != 0 {
+		l.shifts = append(l.shifts, b.Time-now.Boot)
 		l.shifts = l.shifts[max(0, len(l.shifts)-beatsKept):]
 	}
 	l.seen, l.term = kv.ModRevision, b.Term
 }
 
-// shift returns what a term that begins now, after the last beat of all, adds to this server's time since boot. If the server has never
-// seen two beats, the wall clock gives the time since the last one; one that went backwards gives none.
+// shift returns the shift of a term that begins now, after the last beat. If this server has seen fewer than two beats, the wall clock
+// gives the time since the last one, or zero if it went backwards.
 func (l *timeline) shift(kv *mvccpb.KeyValue, now lock.Instant) time.Duration {
 	last, ok := decodeBeat(kv)
 	switch {
@@ -83,15 +79,4 @@ func (l *timeline) shift(kv *mvccpb.KeyValue, now lock.Instant) time.Duration {
 		return slices.Max(l.shifts)
 	}
 	return last.Time + max(0, now.Wall.Sub(last.Wall)) - now.Boot
-}
-
-// beatOf returns the beat of now, of a server that has been suspended since then for that reason, or serves.
-func (l *Log) beatOf(suspended time.Time, why error) string {
-	now := l.c.o.Clock.Exact()
-	b := beat{Term: l.epoch, Time: now.Boot + l.shift, Boot: now.Boot, BootID: l.c.o.BootID, Wall: now.Wall.UTC(), Suspended: suspended}
-	var reason *lock.SuspendedError
-	if errors.As(why, &reason) {
-		b.Why = reason.Reason
-	}
-	return encode(b)
 }

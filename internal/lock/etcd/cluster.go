@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,178 +17,128 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Cluster is one server's connection to etcd. Use Open. It is for use by several goroutines; Campaign by one at a time.
+// Cluster is one server's connection to etcd. Use Open. It is for use by several goroutines, except that only one may call Campaign.
 type Cluster struct {
 	o       Options
 	keys    keys
 	members *members
 
-	mu       sync.Mutex
-	leader   Server // the active one, by the last look
-	known    bool   // there was one
-	timeline timeline
-	trips    roundTrips // of the requests of a campaign
+	mu           sync.Mutex
+	standbyState string // see StandbyState
+	timeline     timeline
 }
 
-// Open connects to etcd. It returns an error if no member answers within a few request timeouts, or if the members belong to several
-// clusters. Later it ignores members of another cluster. It warns of members that are too old, and of a cluster that is out of space.
-func Open(ctx context.Context, o Options) (*Cluster, error) {
-	if err := o.setDefaults(); err != nil {
-		return nil, err
+// Open returns a Cluster. It connects when it is used. Call Close.
+func Open(o Options) *Cluster {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}}
-	found := c.look(ctx)
+	return &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}}
+}
+
+// Check returns an error if no member of etcd answers within two request timeouts, or if the members belong to several clusters. After it
+// has returned nil, the Cluster ignores members of another cluster. It logs members that do not answer.
+func (c *Cluster) Check(ctx context.Context) error {
 	var errs []error
-	for _, m := range found {
-		if m.Err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, plain(m.Err)))
+	var first Member
+	for _, m := range c.memberStates(ctx) {
+		switch {
+		case m.Err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", m.Endpoint, m.Err))
 			continue
-		}
-		if !c.members.cluster.CompareAndSwap(0, m.cluster) && c.members.cluster.Load() != m.cluster {
-			c.Close()
-			return nil, errors.New("etcd: the endpoints are not of one cluster: " + m.Endpoint + " is a member of another one than those before it")
-		}
-		if older(m.Version, minVersion) {
-			o.Log.Warn("a member of etcd is too old: leases may be lost or kept wrongly before "+minVersion, "member", m.Endpoint, "version", m.Version)
-		}
-		if m.Alarm != "" {
-			o.Log.Warn("a member of etcd has raised an alarm: nothing can be locked while it lasts", "member", m.Endpoint, "alarm", m.Alarm)
+		case first.Endpoint == "":
+			first = m
+		case m.cluster != first.cluster:
+			return fmt.Errorf("etcd: the endpoints are not of one cluster: %s is a member of another one than %s", m.Endpoint, first.Endpoint)
 		}
 	}
-	if len(errs) == len(found) {
-		c.Close()
-		return nil, fmt.Errorf("etcd: no member answers: %w", errors.Join(errs...))
+	if first.Endpoint == "" {
+		return fmt.Errorf("etcd: no member answers: %w", errors.Join(errs...))
 	}
 	for _, err := range errs {
-		o.Log.Warn("a member of etcd does not answer", "err", err)
+		c.o.Log.Warn("a member of etcd does not answer", "err", err)
 	}
-	return c, nil
+	c.members.cluster.Store(first.cluster)
+	return nil
 }
 
-// minVersion is the first version of etcd without known faults of leases (etcd#15247, #13675, PR #20590).
-const minVersion = "3.6.5"
-
-// older compares versions by their numbers.
-func older(version, than string) bool {
-	a, b := strings.Split(version, "."), strings.Split(than, ".")
-	for i := range min(len(a), len(b)) {
-		x, err := strconv.Atoi(a[i])
-		y, _ := strconv.Atoi(b[i])
-		if x != y || err != nil {
-			return x < y
-		}
-	}
-	return false
-}
-
-// Close ends all connections. A Log of the cluster must be closed before.
+// Close closes all connections. Close a Log of the cluster first.
 func (c *Cluster) Close() error {
 	c.members.close()
 	return nil
 }
 
-// Leader returns which server was active by the last look of a server that campaigns.
-func (c *Cluster) Leader() (Server, bool) {
+// StandbyState returns the result of the last poll of [Cluster.Campaign]: which server is active, or why this one cannot take over; "": there
+// was no poll yet.
+func (c *Cluster) StandbyState() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leader, c.known
+	return c.standbyState
 }
 
-// Trouble returns why a server that campaigns cannot take over: etcd refuses it, answers it too slowly, or did not answer its last look. "": it can.
-func (c *Cluster) Trouble() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch slow := c.trips.slow(c.o.RequestTimeout); {
-	case slow == nil || errors.Is(slow, errNotMeasured):
-		return ""
-	case c.trips.failed == nil:
-		return slow.Error()
-	default:
-		return Reason(slow)
-	}
-}
-
-// StepDown requests the active server to hand over, and returns the server that has taken over. Without a standby it returns an error.
+// StepDown makes the active server hand over, and returns the server that has taken over. Without a standby it returns an error.
 func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
-	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
+	servers, before, _, err := c.servers(ctx)
 	if err != nil {
-		return Server{}, fmt.Errorf("etcd: %s%w", Status{Members: c.look(ctx)}.minority(), plain(err))
+		return Server{}, fmt.Errorf("etcd: %w", withoutGRPC(err))
 	}
-	servers, epoch := kvs(resp, 0), number64(one(resp, 1))
 	if len(servers) < 2 {
 		return Server{}, errors.New("no server stands by to take over")
 	}
 	active := string(servers[0].Key)
-	err = c.members.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.Put(ctx, c.keys.stepDown(), active)
-		return err
-	})
+	err = c.members.put(ctx, c.keys.stepDown(), active)
 	for err == nil && pause(ctx, 20*time.Millisecond) {
-		resp, err = c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch())}, nil)
-		if servers := kvs(resp, 0); err == nil && number64(one(resp, 1)) > epoch && len(servers) > 0 && string(servers[0].Key) != active {
+		var epoch uint64
+		if servers, epoch, _, err = c.servers(ctx); epoch > before && len(servers) > 0 && string(servers[0].Key) != active {
 			return decodeServer(servers[0]), nil
 		}
 	}
 	return Server{}, fmt.Errorf("no server has taken over yet: %w", cmp.Or(err, ctx.Err()))
 }
 
-// RaiseBase makes all further tokens larger by so much: after etcd was restored from a backup, which has an old end of the tokens. It
+// RaiseBase makes all further tokens larger by a number, after etcd was restored from a backup that has an old end of the tokens. It
 // returns a token that is smaller than all further ones. It returns ErrActive unless all servers are stopped.
 func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
-	before, err := c.get(ctx, c.keys.tokens())
+	read, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.tokens())}, nil)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("etcd: %w", withoutGRPC(err))
 	}
-	raised := number64(before) + by
+	before := firstKeyRead(read, 0)
+	raised := parseDecimal(before) + by
 	if raised < by {
 		return 0, errors.New("the tokens would be too large")
 	}
-	resp, err := c.members.txn(ctx, []clientv3.Cmp{c.noServer(), clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())},
-		[]clientv3.Op{clientv3.OpPut(c.keys.tokens(), decimal(raised))},
-		[]clientv3.Op{clientv3.OpGet(c.keys.tokens()), c.getServers()})
+	noServer := clientv3.Compare(clientv3.CreateRevision(c.keys.servers()), "=", 0).WithPrefix()
+	unchanged := clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())
+	resp, err := c.members.txn(ctx, []clientv3.Cmp{noServer, unchanged},
+		[]clientv3.Op{clientv3.OpPut(c.keys.tokens(), decimal(raised))}, []clientv3.Op{c.getServers()})
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("etcd: %w", plain(err))
-	case resp.Succeeded, number64(one(resp, 0)) == raised: // a lost reply makes the request come twice
+		return 0, fmt.Errorf("etcd: %w", withoutGRPC(err))
+	case resp.Succeeded:
 		return lock.Token(raised), nil
-	case len(kvs(resp, 1)) == 0:
-		return 0, errors.New("another program has changed the tokens at the same time")
+	case len(keysRead(resp, 0)) == 0: // or the reply was lost, and the request was sent twice
+		return 0, errors.New("the tokens have changed at the same time: try again")
 	}
 	return 0, ErrActive
 }
 
-// get reads one key; nil: there is none.
-func (c *Cluster) get(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
-	resp, err := c.members.get(ctx, key)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("etcd: %w", plain(err))
-	case len(resp.Kvs) == 0:
-		return nil, nil
-	}
-	return resp.Kvs[0], nil
-}
-
-// noServer is true while no server is active or stands by.
-func (c *Cluster) noServer() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(c.keys.servers()), "=", 0).WithPrefix()
-}
-
+// getServers reads the election keys, the oldest first.
 func (c *Cluster) getServers() clientv3.Op {
 	return clientv3.OpGet(c.keys.servers(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
-// kvs returns what the i-th operation of a transaction has read.
-func kvs(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
+// keysRead returns the keys that the i-th operation of a transaction has read.
+func keysRead(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 	if resp == nil || i >= len(resp.Responses) {
 		return nil
 	}
 	return resp.Responses[i].GetResponseRange().GetKvs()
 }
 
-// one returns the key that the i-th operation of a transaction has read; nil: there was none.
-func one(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
-	if found := kvs(resp, i); len(found) > 0 {
+// firstKeyRead returns the key that the i-th operation of a transaction has read; nil: there was none.
+func firstKeyRead(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if found := keysRead(resp, i); len(found) > 0 {
 		return found[0]
 	}
 	return nil
@@ -197,15 +147,15 @@ func one(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 // decimal is the value of a key that is a number.
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// number64 reads such a value; without the key it is 0.
-func number64(kv *mvccpb.KeyValue) uint64 {
+// parseDecimal reads such a value; 0 for nil.
+func parseDecimal(kv *mvccpb.KeyValue) uint64 {
 	n, _ := strconv.ParseUint(string(kv.GetValue()), 10, 64)
 	return n
 }
 
 func decodeServer(kv *mvccpb.KeyValue) (s Server) {
 	if err := json.Unmarshal(kv.Value, &s); err != nil {
-		s.Name = string(kv.Key) // of a version that writes it otherwise
+		s.Name = string(kv.Key) // another version wrote it
 	}
 	return s
 }

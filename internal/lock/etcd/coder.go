@@ -9,22 +9,25 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The values of holds and of the history are sequences of numbers (signed varints) and strings (a length and bytes). That is a third of
-// the bytes of JSON, and etcd keeps each value until it is compacted. All other values are JSON or plain text.
+// The values of holds and of the history are numbers (signed varints) and strings (a length and bytes) behind a byte for the format. They
+// take a third of the bytes of JSON, and etcd keeps each value until it is compacted. All other values are JSON or text.
 
-// The versions of the two formats, with which a value begins.
-const (
-	holdVersion  = "\x01"
-	chunkVersion = "\x01"
-)
+// formatVersion is the first byte of such a value.
+const formatVersion = "\x01"
 
 var errDamaged = errors.New("damaged, or written by a later version")
 
-// coder appends values to b, or takes them from its beginning. One function describes a format for both.
+// coder appends values to b, or removes them from its beginning. So one function describes a format for both directions.
 type coder struct {
 	b       []byte
 	reading bool
-	bad     bool // something could not be read
+	bad     bool // a value could not be read
+}
+
+// reader returns a coder that reads a value.
+func reader(value []byte) *coder {
+	rest, ok := bytes.CutPrefix(value, []byte(formatVersion))
+	return &coder{b: rest, reading: true, bad: !ok}
 }
 
 func number[T ~int64 | ~uint64 | ~uint32](c *coder, v *T) {
@@ -54,17 +57,7 @@ func text[T ~string](c *coder, v *T) {
 	*v, c.b = T(c.b[:length]), c.b[length:]
 }
 
-// version codes the beginning of a value.
-func (c *coder) version(v string) {
-	if !c.reading {
-		c.b = append(c.b, v...)
-		return
-	}
-	rest, ok := bytes.CutPrefix(c.b, []byte(v))
-	c.b, c.bad = rest, c.bad || !ok
-}
-
-// flags codes which parts follow, or are true.
+// flags codes booleans. Some of them are stored, the others state which parts follow.
 func (c *coder) flags(all ...*bool) {
 	var bits uint64
 	for i, flag := range all {
@@ -74,7 +67,7 @@ func (c *coder) flags(all ...*bool) {
 	}
 	number(c, &bits)
 	for i, flag := range all {
-		if c.reading { // what is written may be in use elsewhere
+		if c.reading { // a written flag may be in use elsewhere
 			*flag = bits>>i&1 == 1
 		}
 	}
@@ -103,7 +96,7 @@ func (c *coder) owner(o *lock.Owner) {
 	text(c, &o.Nonce)
 }
 
-// hold codes a hold without its name and token, which are in the key. Its times are those of the cluster.
+// hold codes a hold without its name and token, which are in the key. Its times are on the timeline.
 func (c *coder) hold(h *lock.Hold) {
 	r := h.Rule
 	if c.reading {
@@ -113,7 +106,6 @@ func (c *coder) hold(h *lock.Hold) {
 	renewed := h.Renewed != h.Acquired
 	asked := h.Asked != lock.Asked{}
 	directory := h.Directory != lock.DirectoryID{}
-	c.version(holdVersion)
 	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Automatic)
 	c.owner(&h.Owner)
 	c.instant(&h.Acquired)
@@ -140,7 +132,7 @@ func (c *coder) hold(h *lock.Hold) {
 	text(c, &r.Release)
 }
 
-// entry codes an entry of the history. Of its time only the wall clock's is kept.
+// entry codes an entry of the history, with its time by the wall clock only.
 func (c *coder) entry(e *lock.Entry) {
 	byOther, held, note, file := e.By != e.Owner, e.Held != 0, e.Note != "", e.File != nil
 	c.flags(&byOther, &held, &note, &file, &e.Automatic)
@@ -171,21 +163,20 @@ func (c *coder) entry(e *lock.Entry) {
 }
 
 func encodeHold(h lock.Hold) string {
-	c := coder{b: make([]byte, 0, 128)}
+	c := coder{b: append(make([]byte, 0, 128), formatVersion...)}
 	c.hold(&h)
 	return string(c.b)
 }
 
-func decodeHold(value []byte, n lock.Name, t lock.Token) (h lock.Hold, err error) {
-	c := coder{b: value, reading: true}
-	h.Name, h.Token = n, t
+func decodeHold(value []byte, n lock.Name, t lock.Token) (lock.Hold, error) {
+	c, h := reader(value), lock.Hold{Name: n, Token: t}
 	if c.hold(&h); c.bad {
-		err = errDamaged
+		return h, errDamaged
 	}
-	return h, err
+	return h, nil
 }
 
-// appendEntry appends an entry to a chunk of the history, whose version comes before the first.
+// appendEntry appends an entry to a chunk of the history, which does not have its first byte yet.
 func appendEntry(chunk []byte, e lock.Entry) []byte {
 	c := coder{b: chunk}
 	c.entry(&e)
@@ -194,8 +185,8 @@ func appendEntry(chunk []byte, e lock.Entry) []byte {
 
 // decodeChunk returns the entries of a chunk.
 func decodeChunk(chunk []byte) (all []lock.Entry, err error) {
-	c := coder{b: chunk, reading: true}
-	for c.version(chunkVersion); !c.bad && len(c.b) > 0; {
+	c := reader(chunk)
+	for !c.bad && len(c.b) > 0 {
 		var e lock.Entry
 		c.entry(&e)
 		all = append(all, e)

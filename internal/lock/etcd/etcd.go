@@ -1,20 +1,20 @@
-// Package etcd is the [lock.Log] of several servers that stand by for each other: the holds are keys of an etcd cluster, and one
-// server at a time, the active one, changes them.
+// Package etcd is the [lock.Log] of several servers that stand by for each other. The holds are keys in etcd. One server at a time, the
+// active one, changes them.
 //
-// Its types: a [Cluster] is a server's connection to etcd, made by [Open] from [Options]; [Cluster.Campaign] waits until the server is
-// the active one, and returns the [Log] of its term; [Status] lists members and servers.
+// Its types: a [Cluster] is a server's connection to etcd, which [Open] makes from [Options]. [Cluster.Campaign] waits until the server is
+// the active one, and returns the [Log] of its term. [Status] lists the members of etcd and the servers.
 //
-// Guarantees: a record for which Wait returned nil is on the disks of most members of etcd. A server that is not the active one any
-// more changes nothing, whether it has noticed that or not: each batch of records is one transaction that compares the fence, which is
-// the ModRevision of the server's election key. Tokens come from blocks that are reserved in etcd before use, so they grow over the
-// terms of all servers. A transaction without an answer is never followed by another one that it could overtake.
+// Guarantees: when Wait returns nil, the record is on the disks of a majority of the members of etcd. A server that has been replaced
+// changes nothing, even before it notices: each batch of records is one transaction, on the condition that the server's election key is at
+// the fence, which is a ModRevision. Tokens come from blocks that are reserved in etcd before use, so they grow over the terms of all
+// servers. After a transaction without an answer the fence moves, so that the transaction cannot be applied after a later one.
 //
-// Caveats: [Log.Valid] compares the boot clock with the end of the lease, without a request, and a process that is stopped between
-// that check and its next step is not held up by it. The times of holds are on a [timeline] that a standby continues by the beats that it
-// saw; a server that saw none uses the wall clock. The history may lose its last second in a crash. etcd must be
-// compacted by its own settings: a term writes a key each second.
+// Caveats: [Log.Valid] compares the boot clock with the end of the lease, without a request. It does not stop a process that freezes
+// between that check and its next step. The times of holds are on a [timeline], which a standby continues with the beats that it saw; a
+// server that saw none uses the wall clock. A crash may lose the last second of the history. A term writes a key each second, so etcd must
+// be compacted by its own settings.
 //
-// Start reading at [Cluster.Campaign], [Log.Append], term.go and writer.go; coder.go has the format.
+// Start reading at [Cluster.Campaign], then log.go, writer.go and term.go. coder.go has the format of values.
 package etcd
 
 import (
@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,20 +31,20 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Options are what a Cluster is opened with. A zero field gets its default.
+// Options are the settings of a Cluster. Endpoints, Prefix, TTL, Margin, RequestTimeout and Clock are required.
 type Options struct {
-	Endpoints      []string      // of the members of etcd, required: "https://10.0.0.1:2379"
-	Prefix         string        // of all keys; "/ftplockd/". It has no element "lock", "history" or "leader"
-	TTL            time.Duration // whole seconds: so long after its last sign of life another server takes over; 5s
-	Margin         time.Duration // the lease counts as over so long before it is; a fifth of TTL
-	RequestTimeout time.Duration // one member of etcd is waited for so long; 700ms
+	Endpoints      []string      // of the members of etcd: "https://10.0.0.1:2379"
+	Prefix         string        // of all keys. It ends with a slash; package config refuses elements of these keys in it
+	TTL            time.Duration // whole seconds. Another server takes over this long after the last renewal of the lease
+	Margin         time.Duration // the server counts the lease as over this long before its end
+	RequestTimeout time.Duration // for the answer of one member of etcd
 	TLS            *tls.Config   // nil: none
 	User, Password string
-	Clock          lock.Clock    // required
-	BootID         string        // of this boot of the machine; "": times of earlier starts are mapped by the wall clock
+	Clock          lock.Clock
+	BootID         string        // of this boot of the machine; "": the wall clock maps times of earlier starts
 	Log            *slog.Logger  // nil: silent
-	HistoryAge     time.Duration // entries of the history go when they are older; 0: never
-	HistorySize    int64         // the oldest entries of the history go when all have more bytes; 0: any size
+	HistoryAge     time.Duration // Sweep removes older entries of the history; 0: none
+	HistorySize    int64         // Sweep removes the oldest entries above this number of bytes; 0: none
 	After          lock.Token    // all tokens are larger than this one
 	Self           Server
 }
@@ -55,11 +54,7 @@ type Server struct {
 	Name      string    `json:"name"`
 	Addresses []string  `json:"addresses,omitempty"` // where it serves FTP when it is the active one
 	Version   string    `json:"version,omitempty"`
-	Rules     string    `json:"rules,omitempty"` // a hash of its rules
-	Since     time.Time `json:"since,omitzero"`  // when it was started
-
-	// RoundTrip is the longest of its last requests to etcd while it stood by; 0: not measured yet.
-	RoundTrip time.Duration `json:"round_trip,omitempty"`
+	Since     time.Time `json:"since,omitzero"` // when it started
 }
 
 // String returns the name and the addresses.
@@ -71,59 +66,23 @@ func (s Server) String() string {
 }
 
 var (
-	// ErrDeposed reports that another server has taken over, or may: this one must end its sessions and its process.
+	// ErrDeposed reports that another server has taken over, or may. This server must end its sessions and its process.
 	ErrDeposed = errors.New("this server is not the active one any more")
-	// ErrHandOver reports that the active server gives its place to the next one: [Cluster.StepDown] asked it to, or etcd answers
-	// another server faster.
+	// ErrHandOver reports that the active server must hand over, after [Cluster.StepDown] or because etcd answers it too late.
 	ErrHandOver = errors.New("this server hands over")
-	// ErrActive is returned by operations that are allowed only while no server is active.
+	// ErrActive is returned by operations that are allowed only while no server is active or stands by.
 	ErrActive = errors.New("a server is active or stands by; stop all of them first; one that was killed is listed until its ttl is over")
 )
-
-func (o *Options) setDefaults() error {
-	if len(o.Endpoints) == 0 || o.Clock == nil {
-		return errors.New("etcd: endpoints and a clock are needed")
-	}
-	if o.Prefix == "" {
-		o.Prefix = "/ftplockd/"
-	}
-	if !strings.HasSuffix(o.Prefix, "/") {
-		o.Prefix += "/"
-	}
-	for _, element := range strings.Split(o.Prefix, "/") {
-		if slices.Contains(ranges, element) {
-			return fmt.Errorf("etcd: the prefix %s has the element %q, so its keys could be keys of other servers with the prefix before it; rename it", o.Prefix, element)
-		}
-	}
-	if o.TTL == 0 {
-		o.TTL = 5 * time.Second
-	}
-	if o.Margin == 0 {
-		o.Margin = o.TTL / 5
-	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = 700 * time.Millisecond
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
 
 // keys are the names of all keys, which have one prefix.
 type keys string
 
-// ranges are the elements of keys that have others below them. No prefix contains one of them, and each prefix ends with a slash, so a key below
-// a longer prefix is never in a range of a shorter one.
-var ranges = []string{"leader", "lock", "history"}
-
-func (k keys) election() string                     { return string(k) + "leader" } // concurrency.Election adds a slash and the lease
-func (k keys) servers() string                      { return k.election() + "/" }
+func (k keys) servers() string                      { return string(k) + "leader/" }
 func (k keys) server(lease clientv3.LeaseID) string { return fmt.Sprintf("%s%x", k.servers(), lease) }
-func (k keys) tokens() string                       { return string(k) + "tokens" } // tokens up to its value may have been given
+func (k keys) tokens() string                       { return string(k) + "tokens" } // larger tokens were never granted
 func (k keys) epoch() string                        { return string(k) + "epoch" }
 func (k keys) beat() string                         { return string(k) + "beat" }
-func (k keys) stepDown() string                     { return string(k) + "step-down" }
+func (k keys) stepDown() string                     { return string(k) + "step-down" } // the election key that is to go
 func (k keys) locks() string                        { return string(k) + "lock/" }
 
 // lock returns the key of a hold: the name, which begins with a slash, and the token in hexadecimal.
@@ -136,11 +95,11 @@ func (k keys) holdOf(key []byte) (lock.Name, lock.Token, error) {
 	name := strings.TrimPrefix(string(key), string(k)+"lock")
 	i := strings.LastIndexByte(name, '/')
 	if i < 2 || name[0] != '/' {
-		return "", 0, fmt.Errorf("etcd: the key %q is none of a lock", key)
+		return "", 0, fmt.Errorf("etcd: %q is not a lock key", key)
 	}
 	token, err := strconv.ParseUint(name[i+1:], 16, 64)
 	if err != nil {
-		return "", 0, fmt.Errorf("etcd: the key %q is none of a lock", key)
+		return "", 0, fmt.Errorf("etcd: %q is not a lock key", key)
 	}
 	return lock.Name(name[:i]), lock.Token(token), nil
 }

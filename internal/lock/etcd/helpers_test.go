@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -29,18 +30,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for something that must happen.
+// patience is how long a test waits for a condition.
 const patience = time.Minute
 
-// scene is a cluster of etcd with the servers that are opened on it.
+// scene is a cluster of etcd and the servers that use it.
 type scene struct {
 	testing.TB
 	etcd  *etcdtest.Cluster
-	ttl   time.Duration       // so long that no lease ends because the machine is slow
-	clock *locktest.FakeClock // of every server that has no other
+	ttl   time.Duration       // no lease ends because the machine is slow
+	clock *locktest.FakeClock // of each server without a clock of its own
 }
 
-// short is the ttl where a lease must end.
+// short is the ttl of tests in which a lease must end.
 const short = 3 * time.Second
 
 // newScene starts a cluster of etcd. The test runs beside others.
@@ -55,11 +56,11 @@ func sceneOn(t testing.TB, etcd *etcdtest.Cluster) *scene {
 
 var prefixes atomic.Int64
 
-// options returns those of a server with a prefix of its own.
+// options returns the options of a server with a new prefix.
 func (s *scene) options() Options {
 	return Options{
-		Endpoints: s.etcd.Endpoints(), Prefix: fmt.Sprintf("/test-%d/", prefixes.Add(1)), TTL: s.ttl, Clock: s.clock, BootID: s.clock.BootID(),
-		RequestTimeout: time.Second, Self: Server{Name: "a"},
+		Endpoints: s.etcd.Endpoints(), Prefix: fmt.Sprintf("/test-%d/", prefixes.Add(1)), TTL: s.ttl, Margin: s.ttl / 5, Clock: s.clock,
+		BootID: s.clock.BootID(), RequestTimeout: time.Second, Self: Server{Name: "a"},
 	}
 }
 
@@ -69,15 +70,15 @@ func (s *scene) open(o Options) *Cluster {
 	if testing.Verbose() && o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(s.Output(), nil)).With("at", o.Self.Name)
 	}
-	c, err := Open(s.Context(), o)
-	if err != nil {
+	c := Open(o)
+	s.Cleanup(func() { c.Close() })
+	if err := c.Check(s.Context()); err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { c.Close() })
 	return c
 }
 
-// term is a server that has become the active one, and runs.
+// term is a term of an active server.
 type term struct {
 	*Log
 	stop  func()
@@ -86,7 +87,7 @@ type term struct {
 	token lock.Token
 }
 
-// campaign makes the server the active one.
+// campaign waits until the server is the active one.
 func (s *scene) campaign(c *Cluster) *term {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -100,7 +101,7 @@ func (s *scene) campaign(c *Cluster) *term {
 
 func (s *scene) run(log *Log) *term {
 	ctx, stop := context.WithCancel(context.Background())
-	t := &term{Log: log, stop: stop, ended: make(chan struct{}), token: log.before}
+	t := &term{Log: log, stop: stop, ended: make(chan struct{}), token: log.lastToken}
 	go func() {
 		defer close(t.ended)
 		t.err = log.Run(ctx)
@@ -113,13 +114,13 @@ func (s *scene) run(log *Log) *term {
 	return t
 }
 
-// halt ends Run, so that the lease is not renewed any more.
+// halt ends Run, so nothing renews the lease any more.
 func (t *term) halt() {
 	t.stop()
 	<-t.ended
 }
 
-// resign ends a term in order, so that no server is active.
+// resign ends a term in order.
 func (s *scene) resign(t *term) {
 	s.Helper()
 	t.halt()
@@ -135,7 +136,7 @@ func (s *scene) over(t *term) error {
 	case <-t.ended:
 		return t.err
 	case <-time.After(patience):
-		s.Fatal("Run goes on")
+		s.Fatal("Run does not return")
 		return nil
 	}
 }
@@ -145,14 +146,14 @@ func (s *scene) until(what string, is func() bool) {
 	s.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatal("it does not come to this: ", what)
+			s.Fatal("not in time: ", what)
 		}
 	}
 }
 
-// standby campaigns at the side.
+// standby is a campaign in the background.
 type standby struct {
-	active chan *Log // gets the log when it is the active one; closed without one if the campaign was cancelled
+	active chan *Log // gets the log when the server is the active one; closed when the campaign ends
 	cancel func()
 }
 
@@ -180,7 +181,7 @@ func (s *scene) standBy(c *Cluster) *standby {
 	return b
 }
 
-// takesOver waits until the server is the active one.
+// takesOver waits until the standby is the active server.
 func (s *scene) takesOver(b *standby) *term {
 	s.Helper()
 	select {
@@ -206,7 +207,7 @@ func (t *term) grant(name lock.Name) lock.Record {
 	return lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: h, By: owner, At: now}
 }
 
-// ended returns the record of the end of a hold.
+// endOf returns the record of the end of a hold.
 func (t *term) endOf(h lock.Hold) lock.Record {
 	return lock.Record{Kind: lock.Ended, Cause: lock.CauseRelease, Hold: h, By: h.Owner, At: t.c.o.Clock.Now()}
 }
@@ -236,44 +237,31 @@ func (s *scene) release(t *term, h lock.Hold) {
 	}
 }
 
-// holds returns what stands in etcd.
-func (s *scene) holds(c *Cluster) map[lock.Name]lock.Hold {
+// held checks the names that are held in etcd, in the order of their tokens, and returns the holds.
+func (s *scene) held(c *Cluster, want ...lock.Name) []lock.Hold {
 	s.Helper()
-	holds, err := c.load(context.Background(), 0)
+	holds, err := c.holds(context.Background())
 	if err != nil {
 		s.Fatal(err)
 	}
-	all := make(map[lock.Name]lock.Hold)
-	for _, h := range holds {
-		if _, ok := all[h.Name]; ok {
-			s.Errorf("two holds of %s", h.Name)
-		}
-		all[h.Name] = h
-	}
-	return all
-}
-
-// held checks the names that are held.
-func (s *scene) held(c *Cluster, want ...lock.Name) {
-	s.Helper()
 	var got []lock.Name
-	for name := range s.holds(c) {
-		got = append(got, name)
+	for _, h := range holds {
+		got = append(got, h.Name)
 	}
-	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		s.Errorf("held are %q, want %q", got, want)
+		s.Errorf("%q are held, want %q", got, want)
 	}
+	return holds
 }
 
-// causes returns those of all entries of the history.
-func (s *scene) causes(c *Cluster) (all []lock.Cause) {
+// history returns the cause and the name of each entry of the history.
+func (s *scene) history(c *Cluster) (all []string) {
 	s.Helper()
-	for entry, err := range c.entries(s.Context(), nil) {
+	for entry, err := range c.History(s.Context(), "") {
 		if err != nil {
 			s.Fatal(err)
 		}
-		all = append(all, entry.Cause)
+		all = append(all, string(entry.Cause)+" "+string(entry.Name))
 	}
 	return all
 }
@@ -283,10 +271,16 @@ func isSuspended(err error) bool {
 	return errors.As(err, &suspended)
 }
 
-// must makes a request to etcd beside the servers.
+// get reads a key; nil: there is none.
+func (c *Cluster) get(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
+	resp, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(key)}, nil)
+	return firstKeyRead(resp, 0), err
+}
+
+// must sends a request to etcd.
 func (s *scene) must(c *Cluster, f call) {
 	s.Helper()
-	if err := c.members.do(s.Context(), f); err != nil {
+	if err := c.members.sendToAny(s.Context(), f); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -297,13 +291,6 @@ func (s *scene) remove(c *Cluster, key string) {
 		_, err := client.Delete(ctx, key)
 		return err
 	})
-}
-
-// prefer makes a member the next one that is asked.
-func (m *members) prefer(i int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.current = i
 }
 
 // intercept puts f between a client and its member.
@@ -322,5 +309,3 @@ func (s *scene) intercept(c *Cluster, i int, f grpc.UnaryClientInterceptor) {
 	one.client.Close()
 	one.client = client
 }
-
-const txnMethod = "/etcdserverpb.KV/Txn"

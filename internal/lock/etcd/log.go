@@ -1,9 +1,11 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,43 +15,33 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Log is one term of a server as the active one: it is of no use after that. [Cluster.Campaign] returns it. It is for use by several
-// goroutines. Close must be called.
+// Log is one term of a server as the active one. [Cluster.Campaign] returns it. It is for use by several goroutines. Close must be called.
 //
 // One goroutine, the writer, sends the batches, one at a time. No mutex is held during a request.
 type Log struct {
-	c      *Cluster
-	lease  clientv3.LeaseID
-	key    string // this server's election key
-	create int64  // its CreateRevision
-	value  string
-	epoch  uint32
-	before lock.Token    // no earlier term gave a larger one
-	shift  time.Duration // see timeline
+	c              *Cluster
+	lease          clientv3.LeaseID
+	key            string // this server's election key
+	createRevision int64  // its CreateRevision
+	epoch          uint32
+	lastToken      lock.Token    // no earlier term granted a larger one
+	shift          time.Duration // see timeline
 
-	deadline atomic.Int64  // the lease surely lasts until then, in time since boot
-	beaten   atomic.Int64  // when the last beat was written, in nanoseconds since 1970
-	over     chan struct{} // closed when Run must return
-	term     context.Context
-	end      context.CancelFunc // ends the term, after which nothing can be written
+	deadline atomic.Int64    // time since boot until which the lease surely lasts
+	runError chan error      // gets the error that Run must return
+	term     context.Context // of all changes; its cause is the error of a change after its end
+	end      context.CancelCauseFunc
 	writing  sync.WaitGroup
 	writer
 
 	mu        sync.Mutex
-	state     state
-	why       error         // that Run returns
-	trouble   string        // of the batch under way; "": none
-	refused   string        // why etcd refuses the beat; "": it does not
-	suspended time.Time     // since when Valid returns an error, as the beat has seen it; zero: it does not
-	full      bool          // etcd has no space
-	changed   chan struct{} // closed when Room or the state of etcd has changed
+	trouble   error         // why nothing can be changed now; nil: nothing is known against it
 	position  lock.Position // of the last record
 	committed lock.Position
-	queue     []*batch // that are not committed; the first may be under way
-	last      lock.Token
-	reserved  lock.Token    // tokens up to this one may be given
-	wanted    lock.Token    // and are to be reserved
-	work      chan struct{} // holds at most one message: the writer may have something to do
+	queue     []*batch // the batches that are not committed; the first may be under way
+	reserved  lock.Token
+	wanted    lock.Token    // tokens up to this one are to be reserved
+	wake      chan struct{} // holds at most one message: the writer may have something to do
 }
 
 var (
@@ -57,31 +49,16 @@ var (
 	_ lock.History = (*Log)(nil)
 )
 
-// state is the stage of a term. It leaves active once.
-type state uint8
-
 const (
-	active   state = iota
-	stepping       // it hands over
-	deposed        // another server has taken over, or may
-	resigned       // it has handed over, or was closed
-)
-
-const (
-	// tokenBlock is how many tokens one write reserves. The next block is reserved when half of one is used.
+	// tokenBlock is the number of tokens that one write reserves. When half of a block is used, the writer reserves the next one.
 	tokenBlock = 10_000
-	// readyAge is the age of a beat that Ready does without a new one.
-	readyAge = 200 * time.Millisecond
-	// waitBound is how long Wait waits at most.
-	waitBound = 10 * time.Second
+	// waitTimeout is the longest time that a caller waits for a batch.
+	waitTimeout = 10 * time.Second
 )
 
 func newLog(c *Cluster, lease clientv3.LeaseID, create int64) *Log {
-	l := &Log{
-		c: c, lease: lease, key: c.keys.server(lease), create: create, value: encode(c.o.Self),
-		over: make(chan struct{}), changed: make(chan struct{}), work: make(chan struct{}, 1),
-	}
-	l.term, l.end = context.WithCancel(context.Background())
+	l := &Log{c: c, lease: lease, key: c.keys.server(lease), createRevision: create, runError: make(chan error, 1), wake: make(chan struct{}, 1)}
+	l.term, l.end = context.WithCancelCause(context.Background())
 	return l
 }
 
@@ -93,52 +70,42 @@ func (l *Log) Append(records []lock.Record) lock.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range records {
-		l.addLocked(&records[i])
+		l.addRecordLocked(&records[i])
 	}
-	signal(l.work)
+	l.signal()
 	return l.position
 }
 
-// addLocked adds a record to the last batch.
-func (l *Log) addLocked(r *lock.Record) {
-	h := &r.Hold
-	keys := [2]string{l.c.keys.lock(h.Name, h.Token), l.c.keys.lock(h.Name, r.Replaces)}
-	changes := keys[:1]
-	switch {
-	case r.Kind == lock.Published:
-		changes = nil
-	case r.Replaces != 0:
-		changes = keys[:]
-	}
-	b := l.openLocked(changes)
-	l.position++
-	b.end = l.position
+// addRecordLocked adds a record to the last batch.
+func (l *Log) addRecordLocked(r *lock.Record) {
+	h := r.Hold
+	key := l.c.keys.lock(h.Name, h.Token)
+	var changes []clientv3.Op
 	switch r.Kind {
 	case lock.Granted, lock.Changed:
-		b.add(keys[0], clientv3.OpPut(keys[0], l.encode(*h)))
+		h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot+l.shift, h.Renewed.Boot+l.shift
+		changes = append(changes, clientv3.OpPut(key, encodeHold(h)))
 		if r.Replaces != 0 {
-			b.add(keys[1], clientv3.OpDelete(keys[1]))
+			changes = append(changes, clientv3.OpDelete(l.c.keys.lock(h.Name, r.Replaces)))
 		}
-		l.last = max(l.last, h.Token)
 	case lock.Ended:
-		b.add(keys[0], clientv3.OpDelete(keys[0]))
-	case lock.Published:
-		b.history = true
+		changes = append(changes, clientv3.OpDelete(key))
+	}
+	b := l.batchForLocked(changes...)
+	b.add(changes...)
+	if r.Kind == lock.Published {
+		b.upkeep = true // a publication is in etcd before the client's reply
 	}
 	if r.Cause != lock.CauseDirectory {
 		b.chunk = appendEntry(b.chunk, entryOf(r))
 	}
+	l.position++
+	b.end = l.position
 }
 
-// encode returns the value of a hold, with its times on the timeline.
-func (l *Log) encode(h lock.Hold) string {
-	h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot+l.shift, h.Renewed.Boot+l.shift
-	return encodeHold(h)
-}
-
-// openLocked returns the last batch if a record that changes these keys can be added to it, else a new one.
-func (l *Log) openLocked(keys []string) *batch {
-	if n := len(l.queue); n > 0 && l.queue[n-1].takes(keys) {
+// batchForLocked returns the last batch if it accepts a record with these changes, or a new one.
+func (l *Log) batchForLocked(changes ...clientv3.Op) *batch {
+	if n := len(l.queue); n > 0 && l.queue[n-1].accepts(changes...) {
 		return l.queue[n-1]
 	}
 	b := newBatch(l.position)
@@ -146,125 +113,85 @@ func (l *Log) openLocked(keys []string) *batch {
 	return b
 }
 
-// flush adds the history to the last batch, and waits for it.
-func (l *Log) flush(ctx context.Context) error {
-	l.mu.Lock()
-	b := l.openLocked(nil)
-	b.history = true
-	l.mu.Unlock()
-	signal(l.work)
+// signal wakes the writer.
+func (l *Log) signal() {
 	select {
-	case <-b.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("etcd: writing the history: %w", ctx.Err())
-	case <-l.term.Done():
-		return l.check()
+	case l.wake <- struct{}{}:
+	default:
 	}
 }
 
 // Wait implements [lock.Log]. It waits for ten seconds at most.
 func (l *Log) Wait(ctx context.Context, end lock.Position, _ bool) error {
-	b, changed, full := l.batchOf(end)
-	if b == nil {
+	l.mu.Lock()
+	i := slices.IndexFunc(l.queue, func(b *batch) bool { return b.end >= end })
+	if end <= l.committed || i < 0 {
+		l.mu.Unlock()
 		return nil
 	}
-	bound := time.NewTimer(waitBound)
+	b := l.queue[i]
+	l.mu.Unlock()
+	if err := l.await(ctx, b); err != nil {
+		return fmt.Errorf("%w: %w", lock.ErrUncertain, err)
+	}
+	return nil
+}
+
+// await waits until a batch is committed, for ten seconds at most. The error never matches *lock.SuspendedError, whose reply is that nothing was
+// changed: the batch may be applied.
+func (l *Log) await(ctx context.Context, b *batch) error {
+	bound := time.NewTimer(waitTimeout)
 	defer bound.Stop()
 	var err error
-	for err == nil {
-		if full {
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.term.Done():
+		err = errors.New("the term of this server is over")
+	case <-bound.C:
+		if err = errors.New("etcd does not answer in time"); errors.Is(l.check(), lock.ErrFull) {
 			err = lock.ErrFull
-			break
-		}
-		select {
-		case <-b.done:
-			return nil
-		case <-changed:
-			_, changed, full = l.batchOf(end)
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-l.term.Done():
-			err = errors.New("the term of this server is over")
-		case <-bound.C:
-			err = errors.New("etcd does not answer in time")
 		}
 	}
 	select {
-	case <-b.done:
+	case <-b.done: // at the same time
 		return nil
 	default:
-		return fmt.Errorf("%w: %w", lock.ErrUncertain, err)
+		return err
 	}
 }
 
-// batchOf returns the batch that contains a position, nil if it is committed; what is closed when the state of etcd changes; and
-// whether etcd is full.
-func (l *Log) batchOf(end lock.Position) (b *batch, changed <-chan struct{}, full bool) {
+// flush has the writer write the beat and the history, after all records so far, and waits for that.
+func (l *Log) flush(ctx context.Context) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if end > l.committed {
-		for _, b = range l.queue {
-			if b.end >= end {
-				break
-			}
-		}
-	}
-	return b, l.changed, l.full
+	b := l.batchForLocked()
+	b.upkeep = true
+	l.mu.Unlock()
+	l.signal()
+	return l.await(ctx, b)
 }
 
-// Room implements [lock.Log].
+// Room implements [lock.Log]. It also requests the next block of tokens in good time.
 func (l *Log) Room(token lock.Token) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.roomLocked(token)
-}
-
-func (l *Log) roomLocked(token lock.Token) bool {
-	if token > l.last+tokenBlock {
-		return false
-	}
 	if token+tokenBlock/2 > l.reserved && l.wanted <= l.reserved {
-		l.wanted = max(l.reserved, l.last) + tokenBlock
-		signal(l.work)
+		l.wanted = l.reserved + tokenBlock
+		l.signal()
 	}
-	return token <= l.reserved && !l.full
+	return token <= l.reserved
 }
 
 // MakeRoom implements [lock.Log].
 func (l *Log) MakeRoom(ctx context.Context, token lock.Token) error {
-	for {
-		l.mu.Lock()
-		room, full, changed := l.roomLocked(token), l.full, l.changed
-		l.mu.Unlock()
-		if room {
-			return nil
-		}
-		if full {
-			return lock.ErrFull
-		}
+	for !l.Room(token) {
 		if err := l.Valid(); err != nil {
 			return err
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-l.term.Done():
+		if err := l.flush(ctx); err != nil {
+			return cmp.Or(l.check(), err)
 		}
 	}
-}
-
-// changedLocked wakes the callers of Wait and MakeRoom.
-func (l *Log) changedLocked() {
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-// signal wakes the goroutine that reads the channel.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	return nil
 }

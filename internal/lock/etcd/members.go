@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,16 +20,14 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// members are those of etcd, with a client for each. A client with several endpoints would go on sending every third request to a
-// member that hangs (etcd#10816).
+// members are the members of etcd, with one client each. A client with several endpoints keeps sending every third request to a member
+// that hangs (etcd#10816).
 type members struct {
 	timeout time.Duration // of one request
 	config  clientv3.Config
 	all     []*member
-	cluster atomic.Uint64 // etcd's id of it; 0: not known yet
-
-	mu      sync.Mutex
-	current int // index of the member that gets the requests
+	cluster atomic.Uint64 // the id that etcd gave the cluster; 0: not known yet
+	current atomic.Int32  // index of the member that gets the requests
 }
 
 type member struct {
@@ -50,21 +47,14 @@ func newMembers(o *Options) *members {
 	m.config = clientv3.Config{
 		TLS: o.TLS, Username: o.User, Password: o.Password,
 		DialTimeout: o.RequestTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		MaxUnaryRetries: 1, // the library sends a transaction twice if the member reports that it cancelled it
+		MaxUnaryRetries: 1, // otherwise the library repeats a transaction that the member reports as cancelled
 		Logger:          zap.NewNop(),
 		DialOptions: []grpc.DialOption{
-			// gRPC would wait up to two minutes before it tries again a member that was away.
+			// By default gRPC waits up to two minutes before it connects again.
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 3 * o.RequestTimeout, Backoff: backoff.Config{
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 			}}),
-			// The library has requests wait for a member that is away.
-			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
-				invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				if err := invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...); err != nil {
-					return err
-				}
-				return m.known(reply)
-			}),
+			grpc.WithChainUnaryInterceptor(m.invoke),
 		},
 	}
 	for _, endpoint := range o.Endpoints {
@@ -73,12 +63,16 @@ func newMembers(o *Options) *members {
 	return m
 }
 
-// errOtherCluster is what an answer of a member of another cluster becomes: two servers would be active, one in each cluster. The library
-// does not try again after it.
+// errOtherCluster replaces the reply of a member of another cluster. Otherwise two servers could be active, one in each cluster. The
+// library does not repeat a request with this error.
 var errOtherCluster = status.Error(codes.FailedPrecondition, "a member of another cluster of etcd")
 
-// known returns an error for a reply of another cluster.
-func (m *members) known(reply any) error {
+// invoke sends a request. It fails at once if the member is not connected, where the library waits. It checks that the reply comes from
+// the right cluster.
+func (m *members) invoke(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...); err != nil {
+		return err
+	}
 	r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader })
 	if want := m.cluster.Load(); ok && want != 0 && r.GetHeader() != nil && r.GetHeader().ClusterId != want {
 		return errOtherCluster
@@ -86,15 +80,8 @@ func (m *members) known(reply any) error {
 	return nil
 }
 
-// dial makes a client of a member, all requests of which end with ctx.
-func (m *members) dial(ctx context.Context, endpoint string) (*clientv3.Client, error) {
-	config := m.config
-	config.Context, config.Endpoints = ctx, []string{endpoint}
-	return clientv3.New(config)
-}
-
-// use returns the client of a member.
-func (m *members) use(i int) (*clientv3.Client, error) {
+// clientOf returns the client of a member.
+func (m *members) clientOf(i int) (*clientv3.Client, error) {
 	one := m.all[i]
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -102,7 +89,9 @@ func (m *members) use(i int) (*clientv3.Client, error) {
 		return nil, lock.ErrClosed
 	}
 	if one.client == nil {
-		client, err := m.dial(context.Background(), one.endpoint)
+		config := m.config
+		config.Endpoints = []string{one.endpoint}
+		client, err := clientv3.New(config)
 		if err != nil {
 			return nil, err
 		}
@@ -111,51 +100,41 @@ func (m *members) use(i int) (*clientv3.Client, error) {
 	return one.client, nil
 }
 
-func (m *members) pick() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.current
+// sendToOne sends a request to one member, and waits for its reply until the request timeout.
+func (m *members) sendToOne(ctx context.Context, f call) error {
+	return m.sendToOneWithin(ctx, m.timeout, f)
 }
 
-// leave switches from a member to the next one, unless that has happened already.
-func (m *members) leave(i int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.current == i {
-		m.current = (i + 1) % len(m.all)
-	}
-}
-
-// once sends a request to one member, and waits for the request timeout at most. If the member does not answer, later requests go to the next one.
-func (m *members) once(ctx context.Context, f call) error {
-	i := m.pick()
-	client, err := m.use(i)
+// sendToOneWithin sends a request to one member. If the member does not answer in time, later requests go to the next one.
+func (m *members) sendToOneWithin(ctx context.Context, timeout time.Duration, f call) error {
+	i := m.current.Load()
+	client, err := m.clientOf(int(i))
 	if err == nil {
-		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.timeout)
+		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), timeout)
 		defer cancel()
 		if err = f(ctx, client); errors.Is(err, rpctypes.ErrInvalidAuthToken) {
 			err = f(ctx, client) // the library has requested a new token
 		}
 	}
-	if silent(err) {
-		m.leave(i)
+	if isSilent(err) {
+		m.current.CompareAndSwap(i, (i+1)%int32(len(m.all)))
 	}
 	return err
 }
 
-// do sends a request to one member after the other until one answers. f may be executed several times.
-func (m *members) do(ctx context.Context, f call) (err error) {
+// sendToAny sends a request to one member after the other until one answers. The request may be executed several times.
+func (m *members) sendToAny(ctx context.Context, f call) (err error) {
 	for range m.all {
-		if err = m.once(ctx, f); !silent(err) || ctx.Err() != nil {
+		if err = m.sendToOne(ctx, f); !isSilent(err) || ctx.Err() != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// txn makes a transaction as [members.do] does. It must be one that may be made twice.
+// txn sends a transaction with do.
 func (m *members) txn(ctx context.Context, compare []clientv3.Cmp, then, otherwise []clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	err = m.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+	err = m.sendToAny(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		resp, err = client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
 		return err
 	})
@@ -163,11 +142,18 @@ func (m *members) txn(ctx context.Context, compare []clientv3.Cmp, then, otherwi
 }
 
 func (m *members) get(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *clientv3.GetResponse, err error) {
-	err = m.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+	err = m.sendToAny(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		resp, err = client.Get(ctx, key, opts...)
 		return err
 	})
 	return resp, err
+}
+
+func (m *members) put(ctx context.Context, key, value string, opts ...clientv3.OpOption) error {
+	return m.sendToAny(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Put(ctx, key, value, opts...)
+		return err
+	})
 }
 
 func (m *members) close() {
@@ -181,28 +167,44 @@ func (m *members) close() {
 	}
 }
 
-// silent reports whether the member did not answer, or another one may do better.
-func silent(err error) bool {
-	var known rpctypes.EtcdError
-	switch {
-	case err == nil:
+// isSilent reports whether the member did not answer, or cannot answer while another one may.
+func isSilent(err error) bool {
+	if err == nil {
 		return false
-	case errors.As(err, &known):
-		return known.Code() == codes.Unavailable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errOtherCluster):
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errOtherCluster) {
 		return true
+	}
+	var answer rpctypes.EtcdError
+	if errors.As(err, &answer) {
+		return answer.Code() == codes.Unavailable
 	}
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-// isAnswer reports whether etcd itself has answered with the error.
+// isAnswer reports whether etcd itself returned the error.
 func isAnswer(err error) bool {
-	var known rpctypes.EtcdError
-	return errors.As(err, &known)
+	var answer rpctypes.EtcdError
+	return errors.As(err, &answer)
 }
 
-// Reason returns the cause of an error of a request to etcd in words for the operator, with the remedy if there is one.
+// isRefusal reports whether etcd refused a transaction, so that it never applies it. Only after ErrNoSpace it may have applied it, which does
+// no harm: the writer sends the same transaction again.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{
+		rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrPermissionDenied,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+func isLeaseNotFound(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+
+// Reason returns why a request to etcd failed, in words for the operator, with the remedy if there is one.
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
@@ -210,7 +212,7 @@ func Reason(err error) string {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return "etcd refuses changes: its user has no right to read and write the keys below etcd.prefix"
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return errNoSpace
+		return "etcd has no space left"
 	case errors.Is(err, rpctypes.ErrNoLeader):
 		return "etcd has no leader"
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
@@ -221,32 +223,20 @@ func Reason(err error) string {
 	return "etcd does not answer"
 }
 
-// plainError is an error without the words that gRPC puts around it.
-type plainError struct {
-	text string
-	err  error
-}
-
-func (e *plainError) Error() string { return e.text }
-func (e *plainError) Unwrap() error { return e.err }
-
-// plain returns an error without the words that gRPC puts around it: "dial tcp 10.0.0.1:2379: connect: connection refused".
-func plain(err error) error {
-	var known rpctypes.EtcdError
+// withoutGRPC returns an error without the text that gRPC adds, such as "dial tcp 10.0.0.1:2379: connect: connection refused".
+func withoutGRPC(err error) error {
 	s, ok := status.FromError(err)
-	if err == nil || !ok || errors.As(err, &known) {
+	if err == nil || !ok || isAnswer(err) {
 		return err
 	}
 	text := s.Message()
-	if quoted, ok := strings.CutPrefix(text, "connection error: desc = "); ok {
-		if inner, err := strconv.Unquote(quoted); err == nil {
-			text = strings.TrimPrefix(strings.TrimPrefix(inner, "transport: "), "Error while dialing: ")
-		}
+	if _, cause, ok := strings.Cut(text, "Error while dialing: "); ok {
+		text = strings.TrimSuffix(cause, `"`)
 	}
-	return &plainError{text, err}
+	return errors.New(text)
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,18 +7,20 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Status is what [Cluster.Status] found.
+// Status is the state of etcd and of the servers.
 type Status struct {
 	Members []Member
 	Servers []Server      // the active one first, then those that stand by, in the order in which they take over
-	Epoch   uint32        // how many terms there have been
-	Beat    time.Duration // how old the last sign of life of the active server is, by the wall clock; -1: there never was one
+	Epoch   uint32        // the number of terms so far
+	Beat    time.Duration // the age of the active server's last beat, by the wall clock; -1: there was none
 
-	Suspended time.Time // since when the active server has been suspended, as it wrote with its last sign of life; zero: it serves
-	Why       string    // it is suspended
+	// Suspended is the time of the last beat of a server that is suspended, because etcd has not confirmed its changes since; zero: it
+	// is not, or etcd has received no request from it since.
+	Suspended time.Time
 }
 
 // Member is one member of etcd.
@@ -31,32 +33,39 @@ type Member struct {
 	Quota    int64  // the size at which it stops all changes; 0: not known, since etcd reports it from 3.6 on
 	Alarm    string // NOSPACE: nothing can be written
 	Alone    bool   // it has no leader: it does not reach most of the others
-	Err      error  // why it does not answer; nothing else is known then
+	Err      error  // why it does not answer; then nothing else is known
 
-	cluster uint64 // etcd's id of what it is a member of
+	cluster uint64 // the id that etcd gave the cluster
 }
 
 // Status reads the state of every member of etcd, and from one of them the servers.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
-	s := Status{Members: c.look(ctx), Beat: -1}
-	resp, err := c.members.txn(ctx, nil, []clientv3.Op{
-		c.getServers(), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.beat()),
-	}, nil)
+	s := Status{Members: c.memberStates(ctx), Beat: -1}
+	servers, epoch, last, err := c.servers(ctx)
 	if err != nil {
-		return s, fmt.Errorf("etcd: %s%w", s.minority(), plain(err))
+		return s, fmt.Errorf("etcd: %w", withoutGRPC(err))
 	}
-	for _, kv := range kvs(resp, 0) {
+	for _, kv := range servers {
 		s.Servers = append(s.Servers, decodeServer(kv))
 	}
-	s.Epoch = uint32(number64(one(resp, 1)))
-	if b, ok := decodeBeat(one(resp, 2)); ok {
+	s.Epoch = uint32(epoch)
+	if b, ok := decodeBeat(last); ok {
 		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
-		s.Suspended, s.Why = b.Suspended, b.Why
+		// The active server has moved the fence, and made no beat since then.
+		if len(servers) > 0 && servers[0].ModRevision > last.ModRevision {
+			s.Suspended = b.Wall
+		}
 	}
 	return s, nil
 }
 
-// Space is the space of etcd's database. That of the fullest member counts, since each of them stops the cluster.
+// servers reads the election keys, the oldest first, the epoch and the last beat.
+func (c *Cluster) servers(ctx context.Context) (servers []*mvccpb.KeyValue, epoch uint64, beat *mvccpb.KeyValue, err error) {
+	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.beat())}, nil)
+	return keysRead(resp, 0), parseDecimal(firstKeyRead(resp, 1)), firstKeyRead(resp, 2), err
+}
+
+// Space is the space of the database of the member that is nearest to its quota. A full member stops the cluster.
 type Space struct {
 	Size, Quota int64 // in bytes; 0: not known
 	Full        bool  // etcd has stopped all changes
@@ -67,9 +76,8 @@ func (s Space) Nearly() bool { return s.Quota > 0 && s.Size >= s.Quota/5*4 }
 
 // Space reads the space of every member of etcd. It returns an error if none answers.
 func (c *Cluster) Space(ctx context.Context) (s Space, err error) {
-	members := c.look(ctx)
 	fullest := -1.0
-	for _, m := range members {
+	for _, m := range c.memberStates(ctx) {
 		if m.Err != nil {
 			err = m.Err
 			continue
@@ -80,39 +88,25 @@ func (c *Cluster) Space(ctx context.Context) (s Space, err error) {
 		}
 	}
 	if fullest >= 0 {
-		err = nil
+		return s, nil
 	}
 	return s, err
 }
 
-// minority returns how many members answer, if that is too few.
-func (s Status) minority() string {
-	answer := 0
-	for _, m := range s.Members {
-		if m.Err == nil {
-			answer++
-		}
-	}
-	if 2*answer > len(s.Members) {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d members answer, and most of them must: ", answer, len(s.Members))
-}
-
-// look reads the state of all members at once.
-func (c *Cluster) look(ctx context.Context) []Member {
+// memberStates reads the state of all members at once.
+func (c *Cluster) memberStates(ctx context.Context) []Member {
 	found := make([]Member, len(c.members.all))
 	var asking sync.WaitGroup
 	for i := range found {
-		asking.Go(func() { found[i] = c.lookAt(ctx, i) })
+		asking.Go(func() { found[i] = c.memberState(ctx, i) })
 	}
 	asking.Wait()
 	return found
 }
 
-func (c *Cluster) lookAt(ctx context.Context, i int) Member {
+func (c *Cluster) memberState(ctx context.Context, i int) Member {
 	m := Member{Endpoint: c.members.all[i].endpoint}
-	client, err := c.members.use(i)
+	client, err := c.members.clientOf(i)
 	if err != nil {
 		m.Err = err
 		return m
@@ -121,7 +115,7 @@ func (c *Cluster) lookAt(ctx context.Context, i int) Member {
 	defer cancel()
 	status, err := client.Status(ctx, m.Endpoint)
 	if err != nil {
-		m.Err = plain(err)
+		m.Err = withoutGRPC(err)
 		return m
 	}
 	m.Version, m.Leader, m.Size = status.Version, status.Leader == status.Header.MemberId, status.DbSize

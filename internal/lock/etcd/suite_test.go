@@ -21,7 +21,7 @@ func TestLogPassesTheSuite(t *testing.T) {
 	})
 }
 
-// bench opens logs of one prefix.
+// bench is the locktest.LogBench of one prefix.
 type bench struct {
 	*scene
 	c *Cluster

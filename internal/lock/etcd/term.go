@@ -1,67 +1,121 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// set takes note of the state of etcd: the trouble with a batch, "" if there is none, and whether etcd has space.
-func (l *Log) set(trouble string, full bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.trouble != trouble || l.full != full {
-		l.trouble, l.full = trouble, full
-		l.changedLocked()
+// Run renews the lease. It returns nil when ctx ends, or an error that matches ErrDeposed or ErrHandOver when the server must
+// end its sessions. Let it run until Resign.
+//
+// A lost quorum does not end the term. The server is suspended, and continues if its election key is still there.
+func (l *Log) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer stop()
+	renewing.Go(func() { l.keepLease(ctx) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.runError:
+		return err
 	}
 }
 
-// finish ends the term, if it goes on. From deposed and resigned on nothing is written any more.
-func (l *Log) finish(as state, why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == active {
-		l.why = why
-		close(l.over)
-	}
-	if l.state == active || l.state == stepping {
-		l.state = as
-	}
-	if as != stepping {
-		l.end()
+// keepLease renews the lease until ctx ends. etcd receives a renewal even if its answer is late or lost, and then this server would stay the
+// active one although it can change nothing. So after a failure keepLease waits until etcd answers a read.
+func (l *Log) keepLease(ctx context.Context) {
+	now := func() time.Duration { return l.c.o.Clock.Exact().Boot }
+	for answered := now(); ctx.Err() == nil; {
+		if err := l.renew(ctx); err == nil || isAnswer(err) {
+			answered = now()
+			pause(ctx, l.c.o.TTL/4)
+			continue
+		}
+		for !l.canReadEtcd(ctx, now()-answered) && pause(ctx, l.c.o.TTL/20) {
+		}
 	}
 }
+
+// renew renews the lease once.
+func (l *Log) renew(ctx context.Context) error {
+	until, err := l.c.keepAlive(ctx, l.lease)
+	switch {
+	case isLeaseNotFound(err):
+		l.depose("its lease is over")
+	case errors.Is(err, rpctypes.ErrAuthFailed): // another server may be active, and this one cannot read that
+		l.depose("etcd refuses its user and password")
+	case err == nil:
+		l.deadline.Store(int64(until))
+	}
+	return err
+}
+
+// canReadEtcd reports whether etcd answers a read, so that the lease is renewed again. If etcd has answered no renewal in time for two ttl, and answers
+// this read late, too, this server hands over to a server that stands by. None does if etcd is slow for all: see [candidacy.poll].
+func (l *Log) canReadEtcd(ctx context.Context, silent time.Duration) bool {
+	var resp clientv3.OpResponse
+	began := time.Now()
+	err := l.c.members.sendToOneWithin(ctx, l.c.o.TTL, func(ctx context.Context, client *clientv3.Client) (err error) {
+		resp, err = client.Do(ctx, l.c.getServers())
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	took := time.Since(began)
+	if took < l.c.o.RequestTimeout || silent < 2*l.c.o.TTL || len(resp.Get().Kvs) < 2 {
+		return true
+	}
+	l.endRun(fmt.Errorf("%w: etcd took %v for an answer, and request_timeout is %v", ErrHandOver, took.Round(time.Millisecond), l.c.o.RequestTimeout))
+	return false
+}
+
+// endRun has Run return an error. Only the first one counts.
+func (l *Log) endRun(err error) {
+	select {
+	case l.runError <- err:
+	default:
+	}
+}
+
+// errDeposed is the error of a change after another server may have taken over.
+var errDeposed = fmt.Errorf("%w: %w", &lock.SuspendedError{Reason: "another server takes over"}, ErrDeposed)
 
 // depose ends the term because the election key or its lease is gone.
-func (l *Log) depose(why string) error {
-	err := fmt.Errorf("%w: %s", ErrDeposed, why)
-	l.finish(deposed, err)
-	return err
+func (l *Log) depose(why string) {
+	l.end(errDeposed)
+	l.endRun(fmt.Errorf("%w: %s", ErrDeposed, why))
+}
+
+// setTrouble sets why nothing can be changed now; nil: etcd has applied a change.
+func (l *Log) setTrouble(trouble error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trouble = trouble
 }
 
 // check returns why nothing can be changed now, whatever the lease.
 func (l *Log) check() error {
+	if l.term.Err() != nil {
+		return context.Cause(l.term)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.state == deposed:
-		return fmt.Errorf("%w: %w", &lock.SuspendedError{Reason: "another server takes over"}, ErrDeposed)
-	case l.state == resigned:
-		return lock.ErrClosed
-	case l.full:
-		return fmt.Errorf("%w: %w", &lock.SuspendedError{Reason: errNoSpace}, lock.ErrFull)
-	case cmp.Or(l.trouble, l.refused) != "":
-		return &lock.SuspendedError{Reason: cmp.Or(l.trouble, l.refused)}
-	}
-	return nil
+	return l.trouble
 }
 
-// Valid returns nil while this server is surely the active one, and may change locks; else a *lock.SuspendedError, or one that matches it. It
-// makes no request: it compares the time since boot, which goes on while a machine sleeps, with the end of the lease.
+// Valid returns nil while this server is surely the active one and may change locks. Otherwise the error matches *lock.SuspendedError, or is
+// lock.ErrClosed. Valid makes no request: it compares the time since boot, which includes suspend, with the end of the lease.
 func (l *Log) Valid() error {
 	if err := l.check(); err != nil {
 		return err
@@ -72,33 +126,35 @@ func (l *Log) Valid() error {
 	return nil
 }
 
-// Ready writes a beat, unless one was just written, and returns nil if a grant can be recorded. The error is why no lock can be granted.
+// Ready writes a beat, unless the last one is fresh, and returns why no lock can be granted.
 func (l *Log) Ready() error {
-	if time.Since(time.Unix(0, l.beaten.Load())) > readyAge {
-		l.beat(l.term)
-	}
+	ctx, cancel := context.WithTimeout(l.term, l.c.o.RequestTimeout)
+	defer cancel()
+	_ = l.flush(ctx) // Valid returns the error
 	return l.Valid()
 }
 
-// Resign writes everything, unless that takes too long, and hands over: the election key goes, with its lease, and the next server takes
-// over at once. Without it the next one waits for the end of the lease.
+// Resign writes everything, unless that takes too long, and hands over: it revokes the lease, and with it the election key goes. Without it the
+// next server waits for the end of the lease.
 func (l *Log) Resign(ctx context.Context) error {
 	writing, cancel := context.WithTimeout(ctx, 2*l.c.o.RequestTimeout)
 	defer cancel()
 	err := l.flush(writing)
-	if errors.Is(err, ErrDeposed) {
+	if errors.Is(l.check(), ErrDeposed) {
 		err = nil
+	} else if err != nil {
+		err = fmt.Errorf("etcd: writing the history: %w", err)
 	}
 	l.Close()
 	if rerr := l.c.revoke(ctx, l.lease); rerr != nil {
-		err = errors.Join(err, fmt.Errorf("etcd: handing over: %w", plain(rerr)))
+		err = errors.Join(err, fmt.Errorf("etcd: handing over: %w", withoutGRPC(rerr)))
 	}
 	return err
 }
 
-// Close ends the term without handing over. Records that nothing waited for may be lost.
+// Close ends the term without handing over. Records that no caller waited for may be lost.
 func (l *Log) Close() error {
-	l.finish(resigned, lock.ErrClosed)
+	l.end(lock.ErrClosed)
 	l.writing.Wait()
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// After a raise of the base, or a journal, tokens are larger than those. A term skips those that the one before had reserved.
+// Tokens are larger than the raised base and the journal's. A term skips the tokens that the term before reserved.
 func TestTokensAreLargerThanTheBaseAndTheJournals(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
@@ -35,7 +35,7 @@ func TestTokensAreLargerThanTheBaseAndTheJournals(t *testing.T) {
 	}
 }
 
-// No token is given before its block is in etcd, and the next block is reserved before the first is used up.
+// No token is granted before its block is in etcd.
 func TestTokensAreReservedBeforeUse(t *testing.T) {
 	s := newScene(t, 1)
 	c := s.open(s.options())
@@ -59,7 +59,7 @@ func TestTokensAreReservedBeforeUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		kv, err := c.get(t.Context(), c.keys.tokens())
-		if end := lock.Token(number64(kv)); err != nil || end < active.token {
+		if end := lock.Token(parseDecimal(kv)); err != nil || end < active.token {
 			t.Fatalf("token %d was given, and %d are reserved: %v", active.token, end, err)
 		}
 	}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -12,232 +13,206 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// A transaction without an answer may have been applied, or be applied at any later time. So before anything else is sent the fence is
-// moved: this server puts its election key again, and every transaction that was sent before then fails. After that the same batch is
-// sent again. It puts and removes keys of its own tokens, so to apply it twice in a row is the same as once.
+// etcd may apply a transaction without an answer at any later time. So the writer first moves the fence: it puts its election key again,
+// and every transaction that it sent before fails from then on. Then it sends the same batch again. A batch puts and deletes
+// keys of its own tokens, so applying it twice in a row has the same effect.
 
-// Bounds of a batch: etcd takes 128 operations and 1.5 MiB in a transaction, and the writer adds two operations.
+// Bounds of a batch. etcd takes 128 operations and 1.5 MiB in a transaction, and the writer adds up to four operations.
 const (
 	batchOps   = 96
 	batchBytes = 256 << 10
 )
 
-// batch is records that one transaction writes. Each key occurs once.
+// batch is the records of one transaction. Each key occurs once.
 type batch struct {
-	end     lock.Position // of its last record
-	ops     []clientv3.Op
-	keys    map[string]struct{} // of ops
-	bytes   int
-	taken   bool          // it is under way: nothing is added to it any more
-	chunk   []byte        // the entries of the history
-	history bool          // the history is written with it
-	done    chan struct{} // closed when it is committed
+	end      lock.Position // of its last record
+	ops      []clientv3.Op
+	keys     map[string]struct{} // of ops
+	bytes    int
+	chunk    []byte        // its entries of the history
+	inFlight bool          // it is under way, so nothing is added to it
+	upkeep   bool          // the beat and the history are written with it
+	tokens   lock.Token    // tokens up to this one are reserved with it; 0: none
+	done     chan struct{} // closed when it is committed
 }
 
 func newBatch(end lock.Position) *batch {
 	return &batch{end: end, keys: make(map[string]struct{}), done: make(chan struct{})}
 }
 
-// takes reports whether a record that changes these keys can be added.
-func (b *batch) takes(keys []string) bool {
-	for _, key := range keys {
-		if _, ok := b.keys[key]; ok {
+// accepts reports whether a record with these changes can be added.
+func (b *batch) accepts(changes ...clientv3.Op) bool {
+	for _, op := range changes {
+		if _, ok := b.keys[string(op.KeyBytes())]; ok {
 			return false
 		}
 	}
-	return !b.taken && len(b.ops)+len(keys) <= batchOps && b.bytes+len(b.chunk) <= batchBytes
+	return !b.inFlight && len(b.ops)+len(changes) <= batchOps && b.bytes+len(b.chunk) <= batchBytes
 }
 
-// add adds an operation.
-func (b *batch) add(key string, o clientv3.Op) {
-	b.keys[key] = struct{}{}
-	b.ops = append(b.ops, o)
-	b.bytes += len(key) + len(o.ValueBytes())
+// add adds the changes of a record.
+func (b *batch) add(changes ...clientv3.Op) {
+	for _, op := range changes {
+		b.keys[string(op.KeyBytes())] = struct{}{}
+		b.ops = append(b.ops, op)
+		b.bytes += len(op.KeyBytes()) + len(op.ValueBytes())
+	}
 }
 
-// writer is the part of a Log that its goroutine uses.
+// writer is the part of a Log that only its goroutine changes after the take-over, except that Sweep stores first.
 type writer struct {
-	fence int64        // ModRevision of the election key
-	chunk []byte       // entries of batches that are committed, not written yet
-	since time.Time    // when the oldest of them was committed
-	first atomic.Int64 // where the history begins
-	next  atomic.Int64 // where its next chunk will
+	fence       int64        // ModRevision of the election key
+	beaten      time.Time    // when the last beat was made
+	chunk       []byte       // entries of the history that are not written yet
+	firstOffset atomic.Int64 // offset of the first chunk of the history
+	nextOffset  atomic.Int64 // offset of the next chunk
 }
 
 const (
-	// historyDelay is how long the writer collects entries of the history.
-	historyDelay = 500 * time.Millisecond
-	// historyChunk is the size of a chunk of them that is written earlier.
+	// historyChunk is the size of a chunk of the history that does not wait for the next beat.
 	historyChunk = 32 << 10
-	// retryAfter is how long the writer waits before it repeats a request that etcd could not do.
-	retryAfter = 20 * time.Millisecond
-	// refusedAfter is the same for one that etcd refuses for a lasting reason.
-	refusedAfter = time.Second
+	// beatFresh is the age below which a beat is not written again.
+	beatFresh = 200 * time.Millisecond
+	// retryAfter is the time after which the writer repeats a failed request.
+	retryAfter = 50 * time.Millisecond
 )
 
 // write sends the batches until the term ends.
 func (l *Log) write() {
-	timer := time.NewTimer(historyDelay)
-	defer timer.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
-		b, tokens := l.take()
-		late := len(l.chunk) > historyChunk || len(l.chunk) > 0 && time.Since(l.since) >= historyDelay
-		if b == nil && tokens == 0 && !late {
-			timer.Reset(historyDelay)
-			select {
-			case <-l.work:
-			case <-timer.C:
-			case <-l.term.Done():
+		if b := l.nextBatch(); b != nil {
+			if !l.send(b) {
 				return
 			}
 			continue
 		}
-		if b == nil {
-			b = newBatch(0)
-		}
-		if !l.send(l.term, l.operations(b, tokens, b.history || late)) {
+		next.Reset(beatEvery - time.Since(l.beaten))
+		select {
+		case <-l.wake:
+		case <-next.C:
+		case <-l.term.Done():
 			return
 		}
-		l.wrote(b, tokens, b.history || late)
 	}
 }
 
-// take returns the first batch, to which nothing is added any more, and up to which token a block is to be reserved; nil and 0: there
-// is nothing to do.
-func (l *Log) take() (b *batch, tokens lock.Token) {
+// nextBatch returns the first batch, or a new one for the beat, the history or a block of tokens; nil: there is nothing to write.
+func (l *Log) nextBatch() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wanted > l.reserved {
-		tokens = l.wanted
+	due := time.Since(l.beaten) >= beatEvery || len(l.chunk) > historyChunk
+	if len(l.queue) == 0 && !due && l.wanted <= l.reserved {
+		return nil
 	}
 	if len(l.queue) == 0 {
-		return nil, tokens
+		l.queue = append(l.queue, newBatch(l.position))
 	}
-	b = l.queue[0]
-	b.taken = true
-	return b, tokens
+	b := l.queue[0]
+	b.inFlight, b.upkeep = true, b.upkeep || due
+	if l.wanted > l.reserved {
+		b.tokens = l.wanted
+	}
+	return b
 }
 
-// operations returns those of a batch and of the writer.
-func (l *Log) operations(b *batch, tokens lock.Token, history bool) []clientv3.Op {
+// send sends a batch until etcd has applied it. It returns false if the term ends before.
+func (l *Log) send(b *batch) bool {
 	ops := b.ops
-	if tokens > 0 {
-		ops = append(ops, clientv3.OpPut(l.c.keys.tokens(), decimal(uint64(tokens))))
+	if b.tokens > 0 {
+		ops = append(ops, clientv3.OpPut(l.c.keys.tokens(), decimal(uint64(b.tokens))))
 	}
-	if history {
-		if l.chunk = append(l.chunk, b.chunk...); len(l.chunk) > 0 {
-			ops = append(ops, clientv3.OpPut(l.c.keys.chunk(l.next.Load()), chunkVersion+string(l.chunk)))
-		}
+	l.chunk = append(l.chunk, b.chunk...)
+	if b.upkeep && len(l.chunk) > 0 {
+		ops = append(ops, clientv3.OpPut(l.c.keys.chunk(l.nextOffset.Load()), formatVersion+string(l.chunk)))
 	}
-	return ops
-}
-
-// wrote takes note of a batch that is committed.
-func (l *Log) wrote(b *batch, tokens lock.Token, history bool) {
-	if history && len(l.chunk) > 0 {
-		l.next.Add(int64(len(chunkVersion) + len(l.chunk)))
+	beats := b.upkeep && time.Since(l.beaten) >= beatFresh
+	if beats {
+		l.beaten = time.Now()
+		ops = append(ops, clientv3.OpPut(l.c.keys.beat(), l.beat()), clientv3.OpGet(l.c.keys.stepDown()))
+	}
+	if len(ops) > 0 && !l.commit(b, ops, beats) {
+		return false
+	}
+	if b.upkeep && len(l.chunk) > 0 {
+		l.nextOffset.Add(int64(len(formatVersion) + len(l.chunk)))
 		l.chunk = l.chunk[:0]
-	} else if !history {
-		if len(l.chunk) == 0 {
-			l.since = time.Now()
-		}
-		l.chunk = append(l.chunk, b.chunk...)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 && l.queue[0] == b {
-		l.queue = l.queue[1:]
-		l.committed = b.end
-	}
+	l.queue = l.queue[1:]
+	l.committed = b.end
+	l.reserved = max(l.reserved, b.tokens)
 	close(b.done)
-	if tokens > 0 {
-		l.reserved = tokens
-		l.changedLocked()
-	}
+	return true
 }
 
-// answer is the result of sending a transaction.
-type answer uint8
-
-const (
-	made     answer = iota
-	unknown         // it may have been applied, or be applied later
-	outdated        // the fence has moved; it is not applied
-	refused         // by etcd for now; it is not applied
-	over            // the term is; it is not applied
-)
-
-// send has etcd apply operations, and repeats them until they are. It returns false if the term ends before.
-func (l *Log) send(ctx context.Context, ops []clientv3.Op) bool {
-	if len(ops) == 0 {
-		return true
-	}
-	for began := time.Now(); ctx.Err() == nil; {
-		switch a, err := l.try(ctx, ops); a {
-		case made:
-			l.set("", false)
+// commit sends the operations of a batch until etcd has applied them, all at once. It returns false if the term ends before. With beats, the
+// last operation reads the key of step-down.
+func (l *Log) commit(b *batch, ops []clientv3.Op, beats bool) bool {
+	for l.term.Err() == nil {
+		resp, err := l.tryTransaction(l.fenced(), ops...)
+		switch {
+		case err == nil && resp.Succeeded:
+			l.setTrouble(nil)
+			if beats && string(firstKeyRead(resp, len(ops)-1).GetValue()) == l.key {
+				l.endRun(fmt.Errorf("%w: step-down requested", ErrHandOver))
+			}
 			return true
-		case unknown:
-			l.set("etcd has not confirmed an earlier change yet", false)
-			l.c.o.Log.Info("etcd has not confirmed a change, so it is sent again", "err", plain(err))
-			if !l.moveFence(ctx) {
+		case err == nil && firstKeyRead(resp, 0).GetCreateRevision() != l.createRevision:
+			l.depose("its election key is gone")
+		case err == nil: // an earlier move of the fence was late
+			l.fence = firstKeyRead(resp, 0).ModRevision
+		case isRefusal(err):
+			l.suspendAndPause(err)
+		default:
+			l.c.o.Log.Info("etcd has not confirmed a change, so it is sent again", "err", withoutGRPC(err))
+			if len(b.ops) > 0 {
+				l.setTrouble(errUnconfirmed)
+			}
+			if !l.moveFence() {
 				return false
 			}
-		case refused:
-			l.refusal(ctx, err, began)
-		case over:
-			_ = l.depose("its election key is gone")
 		}
 	}
 	return false
 }
 
-// try sends a transaction once.
-func (l *Log) try(ctx context.Context, ops []clientv3.Op) (answer, error) {
-	var resp *clientv3.TxnResponse
-	err := l.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
-		resp, err = client.Txn(ctx).If(l.fenced()).Then(ops...).Else(clientv3.OpGet(l.key)).Commit()
-		return err
-	})
-	switch {
-	case isRefusal(err):
-		return refused, err
-	case err != nil:
-		return unknown, err
-	case resp.Succeeded:
-		return made, nil
-	}
-	leader := one(resp, 0)
-	if leader.GetCreateRevision() != l.create {
-		return over, nil
-	}
-	l.fence = leader.ModRevision // an earlier move of the fence was late
-	return outdated, nil
-}
-
-// moveFence puts the election key again, so that nothing that was sent before is applied any more. It returns false if the term ends before.
-func (l *Log) moveFence(ctx context.Context) bool {
-	for began := time.Now(); ctx.Err() == nil; {
-		var resp *clientv3.TxnResponse
-		err := l.c.members.once(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
-			resp, err = client.Txn(ctx).If(l.mine()).Then(clientv3.OpPut(l.key, l.value, clientv3.WithLease(l.lease))).Commit()
-			return err
-		})
+// moveFence puts the election key again, so that etcd does not apply anything that was sent before. It returns false if the term ends first.
+func (l *Log) moveFence() bool {
+	for l.term.Err() == nil {
+		resp, err := l.tryTransaction(l.keyUnchanged(), l.putKey())
 		switch {
 		case err == nil && resp.Succeeded:
 			l.fence = resp.Header.Revision
 			return true
 		case err == nil:
-			_ = l.depose("its election key is gone")
+			l.depose("its election key is gone")
 		case isLeaseNotFound(err):
-			_ = l.depose("its lease is over")
+			l.depose("its lease is over")
 		case isRefusal(err):
-			l.refusal(ctx, err, began)
+			l.suspendAndPause(err)
 		default:
-			pause(ctx, retryAfter)
+			l.setTrouble(errUnconfirmed)
+			pause(l.term, retryAfter)
 		}
 	}
 	return false
+}
+
+// tryTransaction sends a transaction to one member, once. If the condition is not true, it reads the election key.
+func (l *Log) tryTransaction(condition clientv3.Cmp, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	err = l.c.members.sendToOne(l.term, func(ctx context.Context, client *clientv3.Client) error {
+		resp, err = client.Txn(ctx).If(condition).Then(ops...).Else(clientv3.OpGet(l.key)).Commit()
+		return err
+	})
+	return resp, err
+}
+
+// putKey puts the election key.
+func (l *Log) putKey() clientv3.Op {
+	return clientv3.OpPut(l.key, encode(l.c.o.Self), clientv3.WithLease(l.lease))
 }
 
 // fenced is true while this server is the active one, and the fence has not moved.
@@ -245,37 +220,20 @@ func (l *Log) fenced() clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(l.key), "=", l.fence)
 }
 
-// mine is true while this server is the active one.
-func (l *Log) mine() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", l.create)
+// keyUnchanged is true while this server has the same election key.
+func (l *Log) keyUnchanged() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", l.createRevision)
 }
 
-// isRefusal reports whether an error proves that the transaction has ended. One that reaches etcd's quota may have
-// been applied all the same, which does no harm: it is sent again as it is.
-func isRefusal(err error) bool {
-	return transient(err) || errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
-		errors.Is(err, rpctypes.ErrPermissionDenied)
-}
+// errUnconfirmed is the trouble while the outcome of a transaction is unknown.
+var errUnconfirmed error = &lock.SuspendedError{Reason: "etcd has not confirmed an earlier change yet"}
 
-// transient reports whether a refusal may be another answer soon, or by another member.
-func transient(err error) bool {
-	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests)
-}
-
-// refusal takes note of a refusal, and waits. A short one, such as while etcd elects a leader, suspends nothing.
-func (l *Log) refusal(ctx context.Context, err error, began time.Time) {
-	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		l.set(errNoSpace, true)
-	case !transient(err) || time.Since(began) > 2*l.c.o.RequestTimeout:
-		l.set(Reason(err), false)
+// suspendAndPause suspends the server because etcd refused a transaction, and waits before the next attempt.
+func (l *Log) suspendAndPause(err error) {
+	var trouble error = &lock.SuspendedError{Reason: Reason(err)}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		trouble = fmt.Errorf("%w: %w", trouble, lock.ErrFull)
 	}
-	if transient(err) {
-		pause(ctx, retryAfter)
-	} else {
-		pause(ctx, refusedAfter)
-	}
+	l.setTrouble(trouble)
+	pause(l.term, retryAfter)
 }
-
-// errNoSpace is the trouble while etcd's database has reached its quota.
-const errNoSpace = "etcd has no space left"

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,20 +22,19 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// The transaction of a grant is delivered when the lock was granted, and released, by later ones. Only the fence keeps it from being
-// applied: nothing else differs from when it was sent.
+// The transaction of a grant arrives after a repetition of it has granted the lock, and another one has released it. Only the fence prevents
+// that etcd applies it.
 func TestALateTransactionIsNotApplied(t *testing.T) {
 	s := newScene(t, 1)
 	o := s.options()
 	o.Endpoints = append(o.Endpoints, o.Endpoints[0])
 	c := s.open(o)
 	active := s.campaign(c)
-	active.halt() // so that the transaction that is held back is the grant
 	var once sync.Once
 	late := make(chan func() error, 1)
 	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		held := false
-		if method == txnMethod {
+		if changesHold(request) {
 			once.Do(func() { held = true })
 		}
 		if !held {
@@ -42,7 +43,7 @@ func TestALateTransactionIsNotApplied(t *testing.T) {
 		late <- func() error { return invoke(context.WithoutCancel(ctx), method, request, reply, conn, opts...) }
 		return status.Error(codes.DeadlineExceeded, "held back")
 	})
-	c.members.prefer(0)
+	c.members.current.Store(0)
 	s.release(active, s.acquire(active, "/a_lock"))
 	if err := (<-late)(); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestALateTransactionIsNotApplied(t *testing.T) {
 	s.held(c)
 }
 
-// While no member answers the server is suspended, and Wait waits until its context ends. The record is written later.
+// While no member answers, the server is suspended, and Wait waits until its context ends. The writer writes the record later.
 func TestAnUnknownOutcomeSuspends(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
@@ -80,19 +81,20 @@ func TestAnUnknownOutcomeSuspends(t *testing.T) {
 			if err := active.Wait(t.Context(), later, true); err != nil {
 				t.Error(err)
 			}
-			s.until("it goes on", func() bool { return active.Valid() == nil })
+			s.until("it continues", func() bool { return active.Valid() == nil })
 			s.held(c, "/a_lock", "/b_lock")
 			if err := active.flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.causes(c); !slices.Equal(got, []lock.Cause{lock.CauseAcquire, lock.CauseAcquire}) {
+			if got := s.history(c); !slices.Equal(got, []string{"acquire /a_lock", "acquire /b_lock"}) {
 				t.Errorf("the history is %v", got)
 			}
 		})
 	}
 }
 
-// The record was written, its reply was lost, and then another server could take over: nothing is reported as failed or done.
+// The record is written and its reply is lost. Then another server may take over, so Wait reports an unknown outcome. It must not match
+// SuspendedError: that reply is that nothing was changed.
 func TestADeposedLogFailsEveryWait(t *testing.T) {
 	s := newScene(t, 1)
 	c := s.open(s.options())
@@ -103,10 +105,10 @@ func TestADeposedLogFailsEveryWait(t *testing.T) {
 		s.remove(side, active.key)
 		return status.Error(codes.DeadlineExceeded, "the reply is lost")
 	}))
-	if err := s.commit(active, active.grant("/a_lock")); !errors.Is(err, lock.ErrUncertain) {
+	if err := s.commit(active, active.grant("/a_lock")); !errors.Is(err, lock.ErrUncertain) || isSuspended(err) {
 		t.Errorf("Wait: %v", err)
 	}
-	if err := s.commit(active, active.grant("/b_lock")); !errors.Is(err, lock.ErrUncertain) {
+	if err := s.commit(active, active.grant("/b_lock")); !errors.Is(err, lock.ErrUncertain) || isSuspended(err) {
 		t.Errorf("Wait of a later record: %v", err)
 	}
 	if err := s.over(s.run(active.Log)); !errors.Is(err, ErrDeposed) {
@@ -124,12 +126,20 @@ func TestADeposedLogFailsEveryWait(t *testing.T) {
 	s.held(c, "/a_lock")
 }
 
-// after calls f when a transaction has been applied, for its error; the first time only.
+// changesHold reports whether a request is a transaction that puts or deletes a hold.
+func changesHold(request any) bool {
+	txn, ok := request.(*pb.TxnRequest)
+	return ok && slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool {
+		return bytes.Contains(op.GetRequestPut().GetKey(), []byte("/lock/")) || bytes.Contains(op.GetRequestDeleteRange().GetKey(), []byte("/lock/"))
+	})
+}
+
+// after calls f when the first change of a hold has been applied, and returns its error in place of the reply.
 func after(f func(again func() error) error) grpc.UnaryClientInterceptor {
 	done := false
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, request, reply, conn, opts...)
-		if done || err != nil || method != txnMethod {
+		if done || err != nil || !changesHold(request) {
 			return err
 		}
 		done = true
@@ -137,7 +147,7 @@ func after(f func(again func() error) error) grpc.UnaryClientInterceptor {
 	}
 }
 
-// etcd may answer that it has no space, or answer twice, after it has applied the transaction.
+// etcd may apply a transaction and return an error, or apply it twice.
 func TestARepeatedTransactionChangesNothing(t *testing.T) {
 	for name, f := range map[string]func(again func() error) error{
 		"no space":   func(func() error) error { return rpctypes.ErrGRPCNoSpace },
@@ -157,8 +167,8 @@ func TestARepeatedTransactionChangesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := s.holds(c)["/a_lock"]; got.Token != again.Hold.Token {
-				t.Errorf("got %+v, want token %d", got, again.Hold.Token)
+			if got := s.held(c, "/a_lock"); got[0].Token != again.Hold.Token {
+				t.Errorf("token %d, want %d", got[0].Token, again.Hold.Token)
 			}
 			s.release(active, again.Hold)
 			s.held(c)
@@ -166,7 +176,7 @@ func TestARepeatedTransactionChangesNothing(t *testing.T) {
 	}
 }
 
-// Several callers share a transaction, none of which is larger than etcd takes.
+// Several callers share a transaction. None is larger than etcd allows.
 func TestManyRecordsShareTransactions(t *testing.T) {
 	s := newScene(t, 1)
 	c := s.open(s.options())
@@ -175,7 +185,7 @@ func TestManyRecordsShareTransactions(t *testing.T) {
 	var txns, away atomic.Int64
 	away.Store(1)
 	s.intercept(c, 0, func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if method == txnMethod {
+		if changesHold(request) {
 			for away.Load() > 0 {
 				time.Sleep(time.Millisecond)
 			}
@@ -184,7 +194,11 @@ func TestManyRecordsShareTransactions(t *testing.T) {
 		return invoke(ctx, method, request, reply, conn, opts...)
 	})
 	active.Append([]lock.Record{active.grant("/0_lock")})
-	s.until("it is under way", func() bool { active.mu.Lock(); defer active.mu.Unlock(); return active.queue[0].taken })
+	s.until("the first batch is under way", func() bool {
+		active.mu.Lock()
+		defer active.mu.Unlock()
+		return len(active.queue) > 0 && active.queue[0].inFlight && len(active.queue[0].ops) > 0
+	})
 	var ends []lock.Record
 	for i := range 500 {
 		r := active.grant(lock.Name(fmt.Sprintf("/%d_lock", i+1)))
@@ -202,7 +216,7 @@ func TestManyRecordsShareTransactions(t *testing.T) {
 	s.held(c, "/0_lock", "/251_lock")
 }
 
-// A publication is in etcd when Wait returns, with the entries before it.
+// When Wait returns, etcd has the publication and the entries before it.
 func TestAPublicationIsWrittenBeforeWaitReturns(t *testing.T) {
 	s := newScene(t, 1)
 	c := s.open(s.options())
@@ -212,12 +226,12 @@ func TestAPublicationIsWrittenBeforeWaitReturns(t *testing.T) {
 	if err := s.commit(active, lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: h, By: h.Owner, At: s.clock.Now(), File: file}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.causes(c); !slices.Equal(got, []lock.Cause{lock.CauseAcquire, lock.CausePublish}) {
+	if got := s.history(c); !slices.Equal(got, []string{"acquire /a_lock", "publish /a_lock"}) {
 		t.Errorf("the history is %v", got)
 	}
 }
 
-// A member that hangs is asked once, and then no more.
+// A hanging member gets one request.
 func TestAServerLeavesAMemberThatHangs(t *testing.T) {
 	s := newScene(t, 3)
 	o := s.options()
@@ -225,12 +239,12 @@ func TestAServerLeavesAMemberThatHangs(t *testing.T) {
 	c := s.open(o)
 	active := s.campaign(c)
 	hangs := (s.etcd.LeaderIndex() + 1) % 3
-	c.members.prefer(hangs)
+	c.members.current.Store(int32(hangs))
 	s.etcd.Stop(hangs)
 	for i := range 20 {
 		h := s.acquire(active, "/a_lock")
-		if c.members.pick() == hangs {
-			t.Fatalf("change %d: the member that hangs is asked again", i)
+		if int(c.members.current.Load()) == hangs {
+			t.Fatalf("change %d: the hanging member gets another request", i)
 		}
 		s.release(active, h)
 	}

@@ -1,11 +1,9 @@
 package hostdir_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -22,28 +20,4 @@ func TestAClientAndAProgramOnTheHostNeverBothGetTheLock(t *testing.T) {
 			t.Fatalf("client: %v, host: %v", err, herr)
 		}
 	}
-}
-
-func TestManyCallersInOneDirectory(t *testing.T) {
-	s := newScene(t)
-	var wg sync.WaitGroup
-	for c := range 64 {
-		wg.Go(func() {
-			for i := range 20 {
-				n := lock.Name(fmt.Sprintf("/locks/%d-%d", c, i))
-				id, err := s.Make(context.Background(), n)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				h := lock.Hold{Name: n, Directory: id}
-				s.gone(h, false)
-				if _, err := s.Remove(context.Background(), h, lock.CauseRelease); err != nil {
-					t.Error(err)
-				}
-				s.wants(string(n), false)
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -1,6 +1,7 @@
 package hostdir_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -23,13 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOpenRefusesMissingOptions(t *testing.T) {
-	if _, err := hostdir.Open(hostdir.Options{}); err == nil {
-		t.Error("Open accepts options without a file system")
-	}
-}
-
-// clock is the machine's clock, whose boot time a test can move on.
+// clock is the machine's clock. A test can advance its boot time.
 type clock struct {
 	lock.Clock
 	mu    sync.Mutex
@@ -50,7 +45,7 @@ func (c *clock) sleep(d time.Duration) {
 	c.ahead += d
 }
 
-// testRules make locks of everything that ends in _lock or lies below /locks; those that contain "marker" have no age.
+// testRules make each name that ends in _lock or lies below /locks a lock. A name that contains "marker" has no age.
 type testRules struct{ roots []lock.Name }
 
 func (r testRules) Roots() []lock.Name { return r.roots }
@@ -63,14 +58,13 @@ func (r testRules) For(n lock.Name) (lock.Rule, bool) {
 	return rule, strings.HasSuffix(string(n), "_lock") || n.Within("/locks") && n != "/locks"
 }
 
-// faulty is a served tree that a test can disturb.
+// faulty is a served tree with faults.
 type faulty struct {
 	*files.Tree
-	open   func(name string) error // ahead of Open and OpenDirectory
-	aside  func(name string)       // ahead of Aside
-	plain  bool                    // no mark is kept
+	open   func(name string) error // called before Open and OpenDirectory
+	aside  func(name string)       // called before Aside
+	plain  bool                    // the file system keeps no mark
 	sticky bool                    // every directory has a mark
-	mount  string                  // directories with names that begin so are on another device
 }
 
 func (f *faulty) Open(name string) (afero.File, error) {
@@ -95,19 +89,17 @@ func (f *faulty) OpenDirectory(name string) (afero.File, error) {
 		return unmarked{d}, nil
 	case ok && f.sticky:
 		return allSticky{d}, nil
-	case ok && f.mount != "" && strings.HasPrefix(name, f.mount):
-		return mounted{d}, nil
 	}
 	return file, err
 }
 
 func (f *faulty) IsFree(name string) bool { return f.open == nil && f.Tree.IsFree(name) }
 
-func (f *faulty) Aside(name, of, by string, token uint64) (string, error) {
+func (f *faulty) Aside(name, by string, token uint64) (string, error) {
 	if f.aside != nil {
 		f.aside(name)
 	}
-	return f.Tree.Aside(name, of, by, token)
+	return f.Tree.Aside(name, by, token)
 }
 
 type unmarked struct{ hostdir.Directory }
@@ -116,7 +108,7 @@ func (u unmarked) Mkdir(base string, perm fs.FileMode) error {
 	return u.Directory.Mkdir(base, perm.Perm())
 }
 
-// allSticky is a directory in which each directory looks marked.
+// allSticky is a directory in which every directory has a mark.
 type allSticky struct{ hostdir.Directory }
 
 func (a allSticky) Lstat(base string) (fs.FileInfo, error) {
@@ -129,26 +121,20 @@ func (a allSticky) Lstat(base string) (fs.FileInfo, error) {
 
 type isSticky struct{ fs.FileInfo }
 
-func (i isSticky) Sys() any          { return i }
-func (i isSticky) Mark() (bool, int) { return true, os.Getuid() }
+func (i isSticky) Sys() any { return stickySystem{i.FileInfo.Sys().(system)} }
 
-// mounted is a directory on another device.
-type mounted struct{ hostdir.Directory }
-
-func (m mounted) Stat() (fs.FileInfo, error) {
-	info, err := m.Directory.Stat()
-	return onDevice{info}, err
+type system interface {
+	Identity() (inode uint64, birth int64)
+	Device() uint64
+	Links() uint64
+	Mark() (sticky bool, owner int)
 }
 
-type onDevice struct{ fs.FileInfo }
+type stickySystem struct{ system }
 
-func (o onDevice) Sys() any       { return o }
-func (o onDevice) Device() uint64 { return 1 << 40 }
-func (o onDevice) Identity() (inode uint64, birth int64) {
-	return o.FileInfo.Sys().(interface{ Identity() (uint64, int64) }).Identity()
-}
+func (stickySystem) Mark() (bool, int) { return true, os.Getuid() }
 
-// scene is a served tree on a real disk, as a program on the host sees it, and the Disk of a server that serves it.
+// scene is a served tree on a real disk, and the Disk of a server.
 type scene struct {
 	testing.TB
 	*hostdir.Disk
@@ -172,22 +158,18 @@ func newScene(t testing.TB) *scene {
 	s.fs = &faulty{Tree: tree}
 	s.mkdir("/locks")
 	s.restart()
-	t.Cleanup(func() { s.Disk.Close() })
 	return s
 }
 
-// restart ends the server, as a kill does, and starts another one, which knows the holds.
+// restart ends the server, as a kill does, and starts another one with the same holds.
 func (s *scene) restart() {
 	s.Helper()
-	if s.Disk != nil {
-		s.Disk.Close()
-	}
 	s.Disk = s.opened()
 }
 
 func (s *scene) opened() *hostdir.Disk {
 	s.Helper()
-	d, err := hostdir.Open(hostdir.Options{FS: s.fs, Clock: s.clock, Rules: s.rules, Held: s.isHeld, Directories: !s.off})
+	d, err := hostdir.Open(hostdir.Options{FS: s.fs, Clock: s.clock, Rules: s.rules, Held: s.isHeld, MakeDirectories: !s.off})
 	s.check(err)
 	return d
 }
@@ -201,7 +183,7 @@ func (s *scene) isHeld(n lock.Name) bool {
 
 func (s *scene) holds(yield func(lock.Hold) bool) {
 	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.held))
+	all := slices.SortedFunc(maps.Values(s.held), func(a, b lock.Hold) int { return cmp.Compare(a.Name, b.Name) }) // as the table's
 	s.mu.Unlock()
 	for _, h := range all {
 		if !yield(h) {
@@ -221,7 +203,7 @@ func (s *scene) record(h lock.Hold) lock.Hold {
 	return h
 }
 
-// acquire is what a table does for an MKD.
+// acquire acquires a lock as a table does.
 func (s *scene) acquire(n lock.Name) lock.Hold {
 	s.Helper()
 	id, err := s.Make(context.Background(), n)
@@ -230,7 +212,7 @@ func (s *scene) acquire(n lock.Name) lock.Hold {
 	return s.record(lock.Hold{Name: n, Owner: lock.Owner{Account: "ada"}, Acquired: now, Renewed: now, Directory: id})
 }
 
-// end is what a table does when a hold ends.
+// end ends a hold as a table does.
 func (s *scene) end(h lock.Hold, cause lock.Cause) (note string, err error) {
 	note, err = s.Remove(context.Background(), h, cause)
 	if err == nil || errors.Is(err, lock.ErrDirectoryGone) {
@@ -269,8 +251,8 @@ func (s *scene) rmdir(name string)      { s.Helper(); s.check(os.Remove(s.real(n
 func (s *scene) write(name string)      { s.Helper(); s.check(os.WriteFile(s.real(name), nil, 0o644)) }
 func (s *scene) rename(from, to string) { s.Helper(); s.check(os.Rename(s.real(from), s.real(to))) }
 
-// replace removes a directory on the host and makes it again, in a later tick of the file system's clock: within one tick two directories
-// of one inode cannot be told apart.
+// replace removes a directory on the host and makes it again, in a later tick of the file system's clock. Within one tick both may
+// have the same identity.
 func (s *scene) replace(name string) {
 	s.Helper()
 	s.tick()
@@ -317,7 +299,7 @@ func (s *scene) marked(name string) bool {
 	return err == nil && info.Mode()&fs.ModeSticky != 0
 }
 
-// leftovers returns the names of what was moved aside.
+// leftovers returns the names of the directories that were moved aside.
 func (s *scene) leftovers() (names []string) {
 	entries, err := os.ReadDir(s.real(files.Leftovers))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,15 +12,15 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// parent is the open directory that the directories of locks lie in.
+// parent is an open directory with the directories of locks.
 type parent struct {
 	Directory
 	name  lock.Name
 	inode uint64 // 0: not read yet
 }
 
-// open opens a directory. The error is lock.ErrNoParent if there is none of that name, or if a link leads to it: the names of holds
-// have none in them.
+// open opens a directory. If it does not exist, or a link is in its name, the error is lock.ErrNoParent: the names of holds have no
+// links in them.
 func (d *Disk) open(name lock.Name) (*parent, error) {
 	f, err := d.o.FS.OpenDirectory(string(name))
 	if missing(err) || errors.Is(err, syscall.ELOOP) {
@@ -34,90 +35,99 @@ func (d *Disk) open(name lock.Name) (*parent, error) {
 // identity returns the inode of the directory.
 func (p *parent) identity() (uint64, error) {
 	if p.inode == 0 {
-		info, err := p.Stat()
+		s, err := newEntry(p.Stat())
 		if err != nil {
 			return 0, err
 		}
-		p.inode = identify(info).Inode
+		p.inode = s.id.Inode
 	}
 	return p.inode, nil
 }
 
-// had reports whether this is the directory in which that of a hold was made, and not another one of the same name, such as the mount point
-// below it.
-func (p *parent) had(h lock.Hold) (bool, error) {
+// isParentOf reports whether the directory of a hold was made in this directory, and not in another one of the same name, such as the file
+// system that is mounted over it.
+func (p *parent) isParentOf(h lock.Hold) (bool, error) {
 	inode, err := p.identity()
 	return inode == h.Directory.Parent, err
 }
 
-// made returns the identity of a directory in this one, with that of this one.
-func (p *parent) made(s sight) (id lock.DirectoryID, err error) {
+// withParent returns the identity of a directory in p, with the inode of p as its parent.
+func (p *parent) withParent(s entry) (id lock.DirectoryID, err error) {
 	id = s.id
 	id.Parent, err = p.identity()
 	return id, err
 }
 
-// sight is what has a name.
-type sight struct {
-	found     bool // something does
-	directory bool // a directory, not a link to one
+// entryOf returns the entry of a name in the directory.
+func (p *parent) entryOf(n lock.Name) (entry, error) { return newEntry(p.Lstat(n.Base())) }
+
+// entry is the file that has a name, or the zero entry for a free name.
+type entry struct {
+	found     bool // something has the name
+	directory bool // not a link to one
+	leaf      bool // a directory that certainly contains no directory
 	id        lock.DirectoryID
 	modified  time.Time
 	device    uint64
-	mark      mark
+	sticky    bool
+	owner     int
 }
 
-// is reports whether this is that directory. A birth that the file system does not record equals every other.
-func (s sight) is(id lock.DirectoryID) bool {
+// matches reports whether the name has the directory with the identity id. A time of birth that the file system does not record equals
+// every other.
+func (s entry) matches(id lock.DirectoryID) bool {
 	return s.directory && id.Inode == s.id.Inode && (id.Birth == 0 || s.id.Birth == 0 || id.Birth == s.id.Birth)
 }
 
-// see returns what was looked at. A name that nothing has is no error.
-func see(info fs.FileInfo, err error) (sight, error) {
+// system is implemented by the Sys of a FileInfo whose file system has inodes.
+type system interface {
+	Identity() (inode uint64, birth int64) // birth: nanoseconds since 1970, 0 if it is unknown
+	Device() uint64
+	Links() uint64
+	Mark() (sticky bool, owner int)
+}
+
+// placeholderInode stands for the inode where the system reports none. No directory below the root of a
+// file system has this number.
+const placeholderInode = 1
+
+// newEntry converts a FileInfo. A free name is no error.
+func newEntry(info fs.FileInfo, err error) (entry, error) {
 	switch {
 	case missing(err):
-		return sight{}, nil
+		return entry{}, nil
 	case err != nil:
-		return sight{}, err
+		return entry{}, err
 	}
-	return sight{true, info.IsDir(), identify(info), info.ModTime(), deviceOf(info), markOf(info)}, nil
+	s := entry{found: true, directory: info.IsDir(), modified: info.ModTime()}
+	if sys, ok := info.Sys().(system); ok {
+		s.id.Inode, s.id.Birth = sys.Identity()
+		s.device = sys.Device()
+		s.sticky, s.owner = sys.Mark()
+		s.leaf = sys.Links() == 2 // where each directory in it is one more link
+	}
+	if s.id.Inode == 0 {
+		s.id.Inode = placeholderInode
+	}
+	return s, nil
 }
 
-// look returns what has a name in the directory.
-func (p *parent) look(n lock.Name) (sight, error) { return see(p.Lstat(n.Base())) }
-
-// someInode stands for the inode number of a directory where the file system does not tell it. No directory below the root of a
-// file system has this number.
-const someInode = 1
-
-// identify returns the identity of a directory. Some file systems have no inodes or no births.
-func identify(info fs.FileInfo) (id lock.DirectoryID) {
-	if sys, ok := info.Sys().(interface {
-		Identity() (inode uint64, birth int64)
-	}); ok {
-		id.Inode, id.Birth = sys.Identity()
+// isMarked reports whether a directory has the mark. Some file systems report a sticky bit for every directory, or an owner of their own:
+// they are compared with a new directory without the bit. If that cannot be made, the directory belongs to the host.
+func (p *parent) isMarked(s entry) bool {
+	if !s.sticky {
+		return false
 	}
-	if id.Inode == 0 {
-		id.Inode = someInode
+	n := lock.Name(".ftplockd-leftover-probe-" + rand.Text()) // clients do not see it
+	if err := p.Mkdir(n.Base(), 0o700); err != nil {
+		return false
 	}
-	return id
+	defer p.RemoveDir(n.Base())
+	plain, err := p.entryOf(n)
+	return err == nil && plain.directory && !plain.sticky && plain.owner == s.owner && plain.device == s.device
 }
 
-func deviceOf(info fs.FileInfo) uint64 {
-	if sys, ok := info.Sys().(interface{ Device() uint64 }); ok {
-		return sys.Device()
-	}
-	return 0
-}
-
-// isLeaf reports whether surely no directory lies in a directory: where each of those is one more link, the directory itself has two. Nearly
-// all locks are leaves, and need not be opened.
-func isLeaf(info fs.FileInfo) bool {
-	links, ok := info.Sys().(interface{ Links() uint64 })
-	return ok && links.Links() == 2
-}
-
-// occupied reports whether something lies in the directory. One that is gone is not occupied; one that cannot be read is.
+// occupied reports whether something is in the directory. If it cannot be read, the result is true.
 func (d *Disk) occupied(n lock.Name) bool {
 	dir, err := d.o.FS.Open(string(n))
 	if err != nil {
@@ -128,7 +138,7 @@ func (d *Disk) occupied(n lock.Name) bool {
 	return len(names) > 0 || err != nil && err != io.EOF && !missing(err)
 }
 
-// missing reports whether an error means that nothing has the name.
+// missing reports whether nothing has the name.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,28 +1,25 @@
 package hostdir
 
 import (
-	"io/fs"
+	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// lanes runs operations in directories: one at a time in each directory, in the order in which they came.
+// lanes run the changes of directories: in each parent directory one at a time, in the order of their calls.
 //
-// The kernel locks a directory while it makes or removes a name in it, and threads that wait for it spin. So if
-// several callers want one directory, a goroutine works for all of them, and ends when no caller waits. A caller
-// alone runs its operation itself.
+// The kernel locks a directory while it makes or removes a name in it, and threads that wait for that lock spin. So one goroutine
+// works for all callers of one directory. It opens the directory once for the changes that wait, and ends when none waits. A caller
+// alone makes its change itself: to start a goroutine costs three more futex calls.
 type lanes struct {
 	open func(lock.Name) (*parent, error)
 
 	mu      sync.Mutex
-	waiting map[lock.Name][]*op // of each directory in which an operation is under way
-	closed  bool
-	running sync.WaitGroup // for each directory in waiting; Add with mu
+	waiting map[lock.Name][]*op // by the parent directory; a caller or a goroutine works in each of them
 }
 
-// op is an operation that waits for its turn.
+// op is a change of a directory.
 type op struct {
 	do       func(*parent) error
 	ended    chan struct{}
@@ -30,27 +27,17 @@ type op struct {
 	panicked any   // after ended
 }
 
-// run opens the directory, calls do, and returns the first error of the two. A panic of do is the caller's. After close run returns
-// fs.ErrClosed.
+// run opens the directory, calls do, and returns the first error of the two. It passes a panic of do on to the caller.
 func (l *lanes) run(dir lock.Name, do func(*parent) error) error {
 	o := &op{do: do, ended: make(chan struct{})}
 	l.mu.Lock()
-	queue, busy := l.waiting[dir]
-	switch {
-	case l.closed:
-		l.mu.Unlock()
-		return fs.ErrClosed
-	case busy:
-		l.waiting[dir] = append(queue, o)
-	default:
-		l.waiting[dir] = nil
-		l.running.Add(1)
-	}
+	waiting, busy := l.waiting[dir]
+	l.waiting[dir] = append(waiting, o)
 	l.mu.Unlock()
 	if !busy {
-		l.work(dir, []*op{o})
-		if rest := l.next(dir); len(rest) > 0 {
-			go l.serve(dir, rest)
+		l.work(dir, l.next(dir))
+		if batch := l.next(dir); len(batch) > 0 {
+			go l.serve(dir, batch) // their callers wait
 		}
 	}
 	<-o.ended
@@ -60,16 +47,16 @@ func (l *lanes) run(dir lock.Name, do func(*parent) error) error {
 	return o.err
 }
 
-// serve runs operations until none waits.
+// serve runs changes until none waits.
 func (l *lanes) serve(dir lock.Name, batch []*op) {
 	for ; len(batch) > 0; batch = l.next(dir) {
 		l.work(dir, batch)
 	}
 }
 
-// work opens the directory once for some operations, and runs them.
+// work opens the directory and runs some changes.
 func (l *lanes) work(dir lock.Name, batch []*op) {
-	p, err := l.open(dir)
+	p, err := l.opened(dir)
 	if err == nil {
 		defer p.Close()
 	}
@@ -78,42 +65,34 @@ func (l *lanes) work(dir lock.Name, batch []*op) {
 	}
 }
 
-// next returns the operations that wait. If there are none, the work in the directory is over.
+// opened opens the directory. It makes an error of a panic: the callers that wait must return, and later ones must not wait.
+func (l *lanes) opened(dir lock.Name) (p *parent, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("open %s: panic: %v", dir, cause)
+		}
+	}()
+	return l.open(dir)
+}
+
+// next returns the changes that wait. If there are none, the caller must return.
 func (l *lanes) next(dir lock.Name) []*op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch := l.waiting[dir]
-	l.waiting[dir] = nil
 	if len(batch) == 0 {
 		delete(l.waiting, dir)
-		l.running.Done()
+		return nil
 	}
+	l.waiting[dir] = nil
 	return batch
 }
 
-// run runs the operation, unless the directory could not be opened.
+// run makes the change, unless the directory could not be opened.
 func (o *op) run(p *parent, err error) {
 	defer close(o.ended)
 	defer func() { o.panicked = recover() }()
 	if o.err = err; err == nil {
 		o.err = o.do(p)
-	}
-}
-
-// close refuses later operations, and waits until none is under way; false if that takes longer than bound.
-func (l *lanes) close(bound time.Duration) bool {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		l.running.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return true
-	case <-time.After(bound):
-		return false
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// openDirectory is a Directory of which only Close works.
+// openDirectory is a Directory with a working Close only.
 type openDirectory struct {
 	Directory
 	closed *atomic.Int32
@@ -23,7 +23,7 @@ func (o openDirectory) Close() error { o.closed.Add(1); return nil }
 
 var _ afero.File = openDirectory{}
 
-// testLanes returns lanes that count how often they open a directory, in opened, and close it.
+// testLanes returns lanes that count how often they open and close a directory.
 func testLanes() (l *lanes, opened, closed *atomic.Int32) {
 	opened, closed = new(atomic.Int32), new(atomic.Int32)
 	open := func(n lock.Name) (*parent, error) {
@@ -53,11 +53,11 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if err := l.run("/b", nothing); err != nil { // no operation is under way there
+		if err := l.run("/b", nothing); err != nil { // another directory does not wait
 			t.Error(err)
 		}
 		wg.Wait()
-		if !l.close(time.Minute) || len(l.waiting) > 0 {
+		if synctest.Wait(); len(l.waiting) > 0 {
 			t.Error("still busy")
 		}
 		for i, got := range order {
@@ -65,7 +65,7 @@ func TestOperationsInADirectoryRunOneAtATimeAndInOrder(t *testing.T) {
 				t.Fatalf("order %v", order)
 			}
 		}
-		if opened.Load() != 3 || closed.Load() != 3 { // of /a for the first and for all that waited, and of /b
+		if opened.Load() != 3 || closed.Load() != 3 { // /a for the first change, /a for the waiting ones, and /b
 			t.Errorf("opened %d times, closed %d times", opened.Load(), closed.Load())
 		}
 	})
@@ -75,7 +75,7 @@ func TestAPanicReachesItsCallerAndBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, closed := testLanes()
 		var wg sync.WaitGroup
-		for range 3 { // the first runs it by itself, the others have it run
+		for range 3 {
 			wg.Go(func() {
 				defer func() {
 					if recover() != "broken" {
@@ -90,8 +90,24 @@ func TestAPanicReachesItsCallerAndBlocksNoOther(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if err := l.run("/a", nothing); err != nil || closed.Load() != 3 {
-			t.Errorf("%v, closed %d times", err, closed.Load())
+		if err := l.run("/a", nothing); err != nil {
+			t.Error(err)
+		}
+		if synctest.Wait(); closed.Load() != 3 {
+			t.Errorf("closed %d times", closed.Load())
 		}
 	})
+}
+
+func TestAPanicWhileADirectoryIsOpenedBlocksNoCaller(t *testing.T) {
+	l, _, _ := testLanes()
+	works := l.open
+	l.open = func(lock.Name) (*parent, error) { panic("broken") }
+	if err := l.run("/a", nothing); err == nil {
+		t.Error("no error")
+	}
+	l.open = works
+	if err := l.run("/a", nothing); err != nil {
+		t.Error(err)
+	}
 }

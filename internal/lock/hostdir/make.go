@@ -10,54 +10,40 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// makeTries is how often Make tries when programs on the host make and remove the same directory meanwhile.
+// makeTries is the number of attempts of Make while programs on the host make and remove the same directory.
 const makeTries = 3
 
 // Free implements [lock.Disk].
-func (d *Disk) Free(n lock.Name) bool { return !d.o.Directories && d.o.FS.IsFree(string(n)) }
+func (d *Disk) Free(n lock.Name) bool { return !d.o.MakeDirectories && d.o.FS.IsFree(string(n)) }
 
-// Make implements [lock.Disk]. It does not end before mkdir does, even if ctx ends. With Options.Directories off it
-// makes nothing: it finds out whether the name is free, and returns the zero id.
+// Make implements [lock.Disk]. It does not return before mkdir does, even if ctx ends. With Options.MakeDirectories off it
+// makes nothing: it checks whether the name is free, and returns the zero id.
 func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
-	if d.o.Directories {
+	if d.o.MakeDirectories {
 		return d.Create(ctx, n)
 	}
-	err := d.check(n)
+	err := d.lanes.run(n.Parent(), func(p *parent) error { return d.freeName(p, n) })
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {
 		err = &fs.PathError{Op: "mkdir", Path: string(n), Err: fs.ErrExist}
 	}
 	return lock.DirectoryID{}, err
 }
 
-// check returns nil if the name is free.
-func (d *Disk) check(n lock.Name) error {
-	p, err := d.open(n.Parent())
-	if err != nil {
-		return err
-	}
-	s, err := p.look(n)
-	p.Close()
-	if err != nil || !s.found {
-		return err
-	}
-	return d.changes.run(n.Parent(), func(p *parent) error { return d.clear(p, n) })
-}
-
-// Create implements [lock.Disk]. It does not end before mkdir does, even if ctx ends.
+// Create implements [lock.Disk]. It does not return before mkdir does, even if ctx ends.
 func (d *Disk) Create(_ context.Context, n lock.Name) (id lock.DirectoryID, err error) {
-	err = d.changes.run(n.Parent(), func(p *parent) (err error) {
-		id, err = d.make(p, n)
+	err = d.lanes.run(n.Parent(), func(p *parent) (err error) {
+		id, err = d.makeDirectory(p, n)
 		return err
 	})
 	return id, err
 }
 
-func (d *Disk) make(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
+func (d *Disk) makeDirectory(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
 	for range makeTries {
 		err = p.Mkdir(n.Base(), 0o755|fs.ModeSticky)
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			if err := d.clear(p, n); err != nil {
+			if err := d.freeName(p, n); err != nil {
 				return id, err
 			}
 			continue
@@ -66,9 +52,9 @@ func (d *Disk) make(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
 		case err != nil:
 			return id, err
 		}
-		s, err := p.look(n)
+		s, err := p.entryOf(n)
 		if err == nil && s.directory {
-			id, err = p.made(s)
+			id, err = p.withParent(s)
 		}
 		switch {
 		case err != nil:
@@ -80,25 +66,25 @@ func (d *Disk) make(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
 	return id, &fs.PathError{Op: "mkdir", Path: string(n), Err: syscall.EBUSY}
 }
 
-// clear returns nil if nothing has the name, or no longer does since a crash had left it; otherwise an error that describes what has it.
-func (d *Disk) clear(p *parent, n lock.Name) error {
-	s, err := p.look(n)
+// freeName returns nil if nothing has the name. It removes a directory that a crash left. The error describes anything else.
+func (d *Disk) freeName(p *parent, n lock.Name) error {
+	s, err := p.entryOf(n)
 	switch {
 	case err != nil || !s.found:
 		return err
 	case !s.directory:
 		return fmt.Errorf("%s: %w", n, lock.ErrNotDirectory)
-	case d.marks.ours(p, s):
-		return d.clean(p, n)
+	case p.isMarked(s):
+		return d.removeLeftover(p, n)
 	case d.occupied(n):
 		return fmt.Errorf("%s: %w", n, lock.ErrOccupied)
 	}
 	return &lock.HostError{Name: n, Since: s.modified}
 }
 
-// clean removes a directory that a crash left, or moves it aside with what is in it. It is not used again, so that another
-// server that ends late and removes its directory does not remove that of the next hold.
-func (d *Disk) clean(p *parent, n lock.Name) error {
+// removeLeftover removes a directory that a crash left, or moves it aside with the files in it. The next hold gets a new directory, since
+// another server that ends late may remove this one.
+func (d *Disk) removeLeftover(p *parent, n lock.Name) error {
 	to, err := "", p.RemoveDir(n.Base())
 	if notEmpty(err) {
 		to, err = d.aside(n)
@@ -106,28 +92,22 @@ func (d *Disk) clean(p *parent, n lock.Name) error {
 	if err != nil && !missing(err) {
 		return err
 	}
-	d.o.Log.Info("the directory of a lock that a crash had left was removed", "lock", n, "leftovers", to)
+	d.o.Log.Info("the directory of a lock that a crash had left was removed, or moved aside with its files", "lock", n, "leftovers", to)
 	return nil
 }
 
 // aside moves a directory without a hold out of the way.
 func (d *Disk) aside(n lock.Name) (to string, err error) {
-	for number := range uint64(100) {
-		to, err = d.o.FS.Aside(string(n), string(n), lock.HostAccount, number)
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.EISDIR) {
-			break
-		}
-	}
-	return to, err
+	return d.o.FS.Aside(string(n), lock.HostAccount, 0)
 }
 
-// Remove implements [lock.Disk]. It does not end before rmdir does, even if ctx ends.
+// Remove implements [lock.Disk]. It does not return before rmdir does, even if ctx ends.
 func (d *Disk) Remove(_ context.Context, h lock.Hold, cause lock.Cause) (note string, err error) {
 	if h.Directory == (lock.DirectoryID{}) {
 		return "", nil
 	}
-	err = d.changes.run(h.Name.Parent(), func(p *parent) (err error) {
-		note, err = d.remove(p, h, cause)
+	err = d.lanes.run(h.Name.Parent(), func(p *parent) (err error) {
+		note, err = d.removeDirectory(p, h, cause)
 		return err
 	})
 	if errors.Is(err, lock.ErrNoParent) {
@@ -136,34 +116,34 @@ func (d *Disk) Remove(_ context.Context, h lock.Hold, cause lock.Cause) (note st
 	return note, err
 }
 
-func (d *Disk) remove(p *parent, h lock.Hold, cause lock.Cause) (note string, err error) {
-	s, err := p.look(h.Name)
+func (d *Disk) removeDirectory(p *parent, h lock.Hold, cause lock.Cause) (note string, err error) {
+	s, err := p.entryOf(h.Name)
 	if err != nil {
 		return "", err
 	}
-	if !s.is(h.Directory) {
-		return "", p.goneFrom(h)
+	if !s.matches(h.Directory) {
+		return "", p.goneError(h)
 	}
 	err = p.RemoveDir(h.Name.Base())
 	switch {
 	case missing(err):
-		return "", p.goneFrom(h)
+		return "", p.goneError(h)
 	case !notEmpty(err):
 		return "", err
 	case cause == lock.CauseRelease:
 		return "", fmt.Errorf("%s: %w", h.Name, lock.ErrNotEmpty)
 	}
-	to, err := d.o.FS.Aside(string(h.Name), string(h.Name), h.Owner.Account, uint64(h.Token))
+	to, err := d.o.FS.Aside(string(h.Name), h.Owner.Account, uint64(h.Token))
 	if err != nil {
 		return "", err
 	}
-	d.o.Log.Warn("what was in a lock was moved aside", "lock", h.Name, "token", h.Token, "holder", h.Owner.String(), "leftovers", to)
+	d.o.Log.Warn("the files in a lock were moved aside", "lock", h.Name, "token", h.Token, "holder", h.Owner.String(), "leftovers", to)
 	return "left over: " + to, nil
 }
 
-// goneFrom returns lock.ErrDirectoryGone if the parent is the one in which the directory was made.
-func (p *parent) goneFrom(h lock.Hold) error {
-	if had, err := p.had(h); err != nil || !had {
+// goneError returns lock.ErrDirectoryGone if the directory of the hold was made in this parent.
+func (p *parent) goneError(h lock.Hold) error {
+	if had, err := p.isParentOf(h); err != nil || !had {
 		return err
 	}
 	return fmt.Errorf("%s: %w", h.Name, lock.ErrDirectoryGone)
@@ -177,4 +157,50 @@ func (d *Disk) Freshen(h lock.Hold) {
 	if err := d.o.FS.Chtimes(string(h.Name), h.Renewed.Wall, h.Renewed.Wall); err != nil {
 		d.o.Log.Warn("the modification time of a lock's directory could not be set", "lock", h.Name, "err", err)
 	}
+}
+
+// Restore implements [lock.Disk]. A missing directory, which a loss of power can remove, is made again. If that is impossible the hold
+// stands without one. A marked directory is the lock's even if the record has another one: a loss of power, or a backup, brought it
+// back. With Options.MakeDirectories off a hold without a directory gets none.
+func (d *Disk) Restore(_ context.Context, h lock.Hold) (id lock.DirectoryID, gone bool, err error) {
+	if !d.o.MakeDirectories && h.Directory == id {
+		return id, false, nil
+	}
+	err = d.lanes.run(h.Name.Parent(), func(p *parent) (err error) {
+		id, gone, err = d.restoreDirectory(p, h)
+		return err
+	})
+	if errors.Is(err, lock.ErrNoParent) {
+		d.logMissing(h, err)
+		err = nil
+	}
+	return id, gone, err
+}
+
+func (d *Disk) logMissing(h lock.Hold, why error) {
+	d.o.Log.Warn("a lock's directory cannot be made; the lock stands without it", "lock", h.Name, "err", why)
+}
+
+func (d *Disk) restoreDirectory(p *parent, h lock.Hold) (id lock.DirectoryID, gone bool, err error) {
+	s, err := p.entryOf(h.Name)
+	switch {
+	case err != nil:
+		return id, false, err
+	case s.matches(h.Directory):
+		id, err = p.withParent(s)
+		return id, false, err
+	case s.directory && p.isMarked(s):
+		if id, err = p.withParent(s); err != nil {
+			return id, false, err
+		}
+	case s.directory: // the host's; a lock that had none stands
+		return id, h.Directory != id, nil
+	default:
+		if id, err = d.makeDirectory(p, h.Name); err != nil {
+			d.logMissing(h, err)
+			return id, false, nil
+		}
+	}
+	d.Freshen(lock.Hold{Name: h.Name, Renewed: h.Renewed, Directory: id})
+	return id, false, nil
 }

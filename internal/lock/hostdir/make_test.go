@@ -12,28 +12,13 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-func TestALockHasADirectoryForAsLongAsItIsHeld(t *testing.T) {
-	s := newScene(t)
-	h := s.acquire("/locks/a")
-	if h.Directory.Inode == 0 || !s.marked("/locks/a") {
-		t.Errorf("%+v, marked: %v", h.Directory, s.marked("/locks/a"))
-	}
-	s.gone(h, false)
-	s.release(h)
-	s.wants("/locks/a", false)
-	if again := s.acquire("/locks/a"); again.Directory == h.Directory {
-		t.Log("two directories of one name had one identity: they were made within a tick")
-	}
-}
-
-// free asks a Disk without directories whether the name is free.
+// free returns the error of Make without directories: nil if the name is free.
 func (s *scene) free(n lock.Name) error {
 	s.Helper()
 	was := s.off
 	s.off = true
 	d := s.opened()
 	s.off = was
-	defer d.Close()
 	id, err := d.Make(s.Context(), n)
 	if id != (lock.DirectoryID{}) {
 		s.Errorf("%s was made", n)
@@ -44,7 +29,7 @@ func (s *scene) free(n lock.Name) error {
 	return err
 }
 
-func TestMakeDescribesWhatHasTheName(t *testing.T) {
+func TestMakeReportsWhyANameIsTaken(t *testing.T) {
 	s := newScene(t)
 	s.write("/file_lock")
 	s.check(os.Symlink("locks", s.real("/link_lock")))
@@ -69,7 +54,7 @@ func TestMakeDescribesWhatHasTheName(t *testing.T) {
 			err := try()
 			want := want
 			if what == "check" && (want == lock.ErrHeld || want == lock.ErrOccupied) {
-				want = fs.ErrExist // without directories any directory keeps the name from being a lock
+				want = fs.ErrExist // without directories any directory makes the name unusable for a lock
 			}
 			var host *lock.HostError
 			if !errors.Is(err, want) || errors.As(err, &host) != (want == lock.ErrHeld) || strings.Contains(err.Error(), s.root) {
@@ -84,7 +69,7 @@ func TestMakeDescribesWhatHasTheName(t *testing.T) {
 	s.wants("/free_lock", false)
 }
 
-// A kill between mkdir and the record leaves the directory that Make made.
+// A kill between mkdir and the record leaves a directory.
 func TestADirectoryThatACrashLeftDoesNotBlockTheName(t *testing.T) {
 	s := newScene(t)
 	for _, name := range []lock.Name{"/locks/empty", "/locks/full", "/locks/full2", "/locks/checked"} {
@@ -103,7 +88,7 @@ func TestADirectoryThatACrashLeftDoesNotBlockTheName(t *testing.T) {
 	s.check(s.free("/locks/checked"))
 	s.wants("/locks/checked", false)
 
-	_, err := s.Make(t.Context(), "/locks/again") // the same name once more, with the first leftovers still there
+	_, err := s.Make(t.Context(), "/locks/again") // while earlier leftovers of the name exist
 	s.check(err)
 	for range 2 {
 		s.rename("/locks/full2", "/locks/other")
@@ -146,33 +131,22 @@ func TestADirectoryOfTheHostIsNeverRemovedAsALeftover(t *testing.T) {
 	}
 }
 
-func TestWithoutMarksALeftoverBelongsToTheHost(t *testing.T) {
-	s := newScene(t)
-	s.fs.plain = true
-	_, err := s.Make(t.Context(), "/locks/a")
-	s.check(err)
-	s.mkdir("/locks/b")
-	s.check(os.Chmod(s.real("/locks/b"), 0o755|fs.ModeSticky)) // not ours: the file system keeps no mark
-	s.restart()
-	for _, name := range []lock.Name{"/locks/a", "/locks/b"} {
+// A mark proves nothing if the file system keeps none, or gives one to every directory.
+func TestALeftoverWithoutAMarkBelongsToTheHost(t *testing.T) {
+	for _, change := range []func(*faulty){func(f *faulty) { f.plain = true }, func(f *faulty) { f.sticky = true }} {
+		s := newScene(t)
+		change(s.fs)
+		_, err := s.Make(t.Context(), "/locks/a")
+		s.check(err)
+		s.restart()
 		var host *lock.HostError
-		if _, err := s.Make(t.Context(), name); !errors.As(err, &host) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := s.Make(t.Context(), "/locks/a"); !errors.As(err, &host) {
+			t.Error(err)
 		}
 	}
 }
 
-func TestMarksThatEveryDirectoryHasAreIgnored(t *testing.T) {
-	s := newScene(t)
-	s.fs.sticky = true
-	s.mkdir("/locks/a")
-	var host *lock.HostError
-	if _, err := s.Make(t.Context(), "/locks/a"); !errors.As(err, &host) {
-		t.Error(err)
-	}
-}
-
-func TestRemoveLeavesOtherDirectories(t *testing.T) {
+func TestRemoveKeepsOtherDirectories(t *testing.T) {
 	s := newScene(t)
 	full := s.acquire("/locks/full")
 	s.write("/locks/full/f")
@@ -221,6 +195,12 @@ func TestFilesInABrokenLockAreMovedAside(t *testing.T) {
 	if note, err := s.end(empty, lock.CauseExpire); note != "" || err != nil {
 		t.Errorf("%q, %v", note, err)
 	}
+	s.last = 0 // the state directory was lost, so tokens occur again
+	h = s.acquire("/locks/full")
+	s.write("/locks/full/f")
+	if again, err := s.end(h, lock.CauseExpire); again == note || err != nil {
+		t.Errorf("the same token again: %q, %v", again, err)
+	}
 }
 
 func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
@@ -238,17 +218,4 @@ func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
 	if _, err := s.Remove(t.Context(), lock.Hold{Name: "/locks/a"}, lock.CauseRelease); err != nil {
 		t.Errorf("a hold without a directory: %v", err)
 	}
-}
-
-func TestFreshenSetsTheTimeOfTheGrant(t *testing.T) {
-	s := newScene(t)
-	h := s.acquire("/locks/a")
-	h.Renewed.Wall = time.Now().Add(-time.Hour).Truncate(time.Second)
-	s.Freshen(h)
-	info, err := os.Stat(s.real("/locks/a"))
-	s.check(err)
-	if !info.ModTime().Equal(h.Renewed.Wall) {
-		t.Errorf("%v, want %v", info.ModTime(), h.Renewed.Wall)
-	}
-	s.Freshen(lock.Hold{Name: "/none"})
 }

@@ -68,7 +68,7 @@ func TestAStartComparesHoldsWithTheirDirectories(t *testing.T) {
 	s.gone(missing, true)
 }
 
-func TestAStartWithoutDirectoriesLeavesThoseOfHolds(t *testing.T) {
+func TestAStartWithoutDirectoriesKeepsThoseOfHolds(t *testing.T) {
 	s := newScene(t)
 	stays, replaced := s.acquire("/locks/stays"), s.acquire("/locks/replaced")
 	s.replace("/locks/replaced")

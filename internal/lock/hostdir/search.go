@@ -4,87 +4,87 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// searchEntries is how many directory entries one call reads at most, but for the rest of a directory.
+// searchEntries is the number of directory entries that one call reads at least, if there are as many. It reads the last directory to its end.
 const searchEntries = 10_000
 
-// ErrSearch is returned when a search ends early because there is too much to read.
+// ErrSearch means that a search ended early because there is too much to read.
 var ErrSearch = errors.New("too many files to search for directories that programs on the server made")
 
-// finding is a directory that has a lock's name and no hold.
-type finding struct {
-	sight
-	name lock.Name
-	rule lock.Rule
-	ours bool
+// candidate is a directory that has a lock's name and no hold.
+type candidate struct {
+	entry
+	name   lock.Name
+	rule   lock.Rule
+	marked bool
 }
 
-// walk reads the pending directories and those below them, about so many entries, calls found for what it finds until that returns false, and
-// returns the directories that it did not read. It passes over those that it cannot read.
-func (d *Disk) walk(ctx context.Context, pending []lock.Name, entries int, found func(finding) bool) ([]lock.Name, error) {
-	rules := *d.rules.Load()
-	for len(pending) > 0 && entries > 0 && ctx.Err() == nil {
-		last := len(pending) - 1
-		dir := pending[last]
-		pending = pending[:last]
-		more, n, err := d.read(ctx, dir, rules, found)
-		if err == errEnough {
-			return nil, nil
+// walk reads the pending directories and those below them, about searchEntries entries, and yields its candidates. The
+// directories that it did not read stay pending. It skips those that it cannot read.
+func (d *Disk) walk(ctx context.Context, pending *[]lock.Name) iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
+		for entries := 0; len(*pending) > 0 && entries < searchEntries; {
+			last := len(*pending) - 1
+			dir := (*pending)[last]
+			*pending = (*pending)[:last]
+			n, err := d.read(ctx, dir, pending, yield)
+			if err == errEnough || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				d.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", err)
+			}
+			entries += n
 		}
-		if err != nil {
-			d.o.Log.Debug("a directory cannot be searched for locks made on the host", "directory", dir, "err", err)
-		}
-		pending, entries = append(pending, more...), entries-n
 	}
-	return pending, ctx.Err()
 }
 
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
 
-// read reads one directory, and returns the directories in it and how many entries it has.
-func (d *Disk) read(ctx context.Context, dir lock.Name, rules Rules, found func(finding) bool) (below []lock.Name, entries int, err error) {
+// read reads one directory, adds the directories in it to pending, and returns how many entries it has.
+func (d *Disk) read(ctx context.Context, dir lock.Name, pending *[]lock.Name, yield func(candidate) bool) (entries int, err error) {
 	p, err := d.open(dir)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	defer p.Close()
+	rules := *d.rules.Load()
 	for ctx.Err() == nil {
 		infos, err := p.Readdir(1024)
+		entries += len(infos)
 		for _, info := range infos {
-			entries++
-			if !info.IsDir() {
+			s, _ := newEntry(info, nil)
+			if !s.directory {
 				continue
 			}
 			n := dir + "/" + lock.Name(info.Name())
 			if dir == "/" {
 				n = n[1:]
 			}
-			if !isLeaf(info) {
-				below = append(below, n)
+			if !s.leaf { // nearly all locks are leaves
+				*pending = append(*pending, n)
 			}
-			if rule, isLock := rules.For(n); isLock && !d.o.Held(n) {
-				s, _ := see(info, nil)
-				if !found(finding{s, n, rule, d.marks.ours(p, s)}) {
-					return nil, entries, errEnough
-				}
+			if rule, isLock := rules.For(n); isLock && !d.o.Held(n) && !yield(candidate{s, n, rule, p.isMarked(s)}) {
+				return entries, errEnough
 			}
 		}
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return below, entries, err
+			return entries, err
 		}
 	}
-	return below, entries, nil
+	return entries, nil
 }
 
-// roots returns the directories at or below dir that all locks below dir lie in.
+// roots returns the directories at or below dir that contain all locks below dir.
 func (d *Disk) roots(dir lock.Name) []lock.Name {
 	roots := (*d.rules.Load()).Roots()
 	if len(roots) == 0 || slices.ContainsFunc(roots, dir.Within) {
@@ -93,22 +93,38 @@ func (d *Disk) roots(dir lock.Name) []lock.Name {
 	return slices.DeleteFunc(slices.Clone(roots), func(root lock.Name) bool { return !root.Within(dir) })
 }
 
+// hostDirectory describes an empty directory of the host with the name; nil if there is none. It changes nothing.
+func (d *Disk) hostDirectory(n lock.Name) *lock.HostError {
+	p, err := d.open(n.Parent())
+	if err != nil {
+		return nil
+	}
+	defer p.Close()
+	s, err := p.entryOf(n)
+	if err != nil || !s.directory || p.isMarked(s) || d.occupied(n) {
+		return nil
+	}
+	return &lock.HostError{Name: n, Since: s.modified}
+}
+
 // HostDirectories searches for directories of the host, at dir or below it: empty ones that have a lock's name and no hold. It returns
-// at most max of them. It reads 10,000 entries: with more below dir it returns what it found so far, and ErrSearch.
-func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, max int) (all []*lock.HostError, err error) {
+// at most limit of them. It reads 10,000 entries: with more below dir it returns the directories found so far, and ErrSearch.
+func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, limit int) (all []*lock.HostError, err error) {
 	if _, isLock := (*d.rules.Load()).For(dir); isLock && !d.o.Held(dir) {
-		var host *lock.HostError
-		if err := d.check(dir); errors.As(err, &host) {
+		if host := d.hostDirectory(dir); host != nil {
 			return []*lock.HostError{host}, nil // it is empty
 		}
 	}
-	left, err := d.walk(ctx, d.roots(dir), searchEntries, func(f finding) bool {
-		if !f.ours && !d.occupied(f.name) {
+	pending := d.roots(dir)
+	for f := range d.walk(ctx, &pending) {
+		if !f.marked && !d.occupied(f.name) {
 			all = append(all, &lock.HostError{Name: f.name, Since: f.modified})
 		}
-		return len(all) < max
-	})
-	if err == nil && len(left) > 0 {
+		if len(all) == limit {
+			return all, nil
+		}
+	}
+	if err = ctx.Err(); err == nil && len(pending) > 0 {
 		err = ErrSearch
 	}
 	return all, err

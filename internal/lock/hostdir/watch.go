@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -10,18 +9,18 @@ import (
 )
 
 const (
-	// lookEvery is how often some of the held names are looked at: all of them, so that a change is noticed within a second,
-	// or at most looksAtOnce, or as many as it takes to look at each in lookAtAll.
+	// lookEvery is the time between two rounds of Watch. A round looks at looksAtOnce of the held names, or at as many as it takes
+	// to look at each within lookAtAll.
 	lookEvery   = 800 * time.Millisecond
 	looksAtOnce = 800
 	lookAtAll   = time.Minute
-	// lookBound is how long Watch waits for one look.
-	lookBound = time.Second
-	// hangingLooks is how many looks may be under way at a time: a mount that hangs keeps that many threads.
-	hangingLooks = 16
+	// lookTimeout is the longest time that Watch waits for one look.
+	lookTimeout = time.Second
+	// maxLooks is the number of looks that may be under way at a time: a mount that hangs keeps as many threads.
+	maxLooks = 16
 )
 
-// Gone implements [lock.Disk]. It returns within the deadline of ctx, and leaves a look that hangs to a goroutine. While many hang, all looks
+// Gone implements [lock.Disk]. It returns when ctx ends. A look that hangs continues in a goroutine; while too many hang, all looks
 // fail.
 func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
 	if h.Directory == (lock.DirectoryID{}) {
@@ -38,7 +37,7 @@ func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
 	go func() {
 		defer func() { <-d.looks }()
 		defer close(looked)
-		gone, err = d.lost(h)
+		gone, err = d.isGone(h)
 	}()
 	select {
 	case <-looked:
@@ -48,27 +47,28 @@ func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
 	}
 }
 
-// lost reports whether the directory of a hold is missing or replaced in its parent.
-func (d *Disk) lost(h lock.Hold) (bool, error) {
+// isGone reports whether the directory of a hold is missing or replaced in its parent.
+func (d *Disk) isGone(h lock.Hold) (bool, error) {
 	p, err := d.open(h.Name.Parent())
 	if err != nil {
 		return false, err
 	}
 	defer p.Close()
-	s, err := p.look(h.Name)
-	if err != nil || s.is(h.Directory) {
+	s, err := p.entryOf(h.Name)
+	if err != nil || s.matches(h.Directory) {
 		return false, err
 	}
-	return p.had(h)
+	return p.isParentOf(h)
 }
 
-// Watch looks at the directories of all held locks in turn until ctx ends, and calls gone for each hold whose directory a program on the
-// host removed or replaced: within a second, or a minute with more than 60,000 held. A mount that hangs delays the looks at
-// other locks. held yields the holds at the time of its call. A hold may have ended when gone gets it.
+// Watch looks at the directories of all held locks in turn until ctx ends. It calls gone for each hold whose directory a program on the
+// host removed or replaced: within a second if no more than looksAtOnce are held. Of more, it looks at 1,000 a second, or at as many as it
+// takes to look at each within a minute. A mount that hangs delays the looks at other locks. held yields the holds at the time of its call.
+// A hold may have ended before the call of gone.
 func (d *Disk) Watch(ctx context.Context, held iter.Seq[lock.Hold], gone func(lock.Hold)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var left []lock.Hold // of the turn; with none left another turn begins
+	var left []lock.Hold // of the turn
 	var atOnce int
 	for {
 		select {
@@ -82,27 +82,23 @@ func (d *Disk) Watch(ctx context.Context, held iter.Seq[lock.Hold], gone func(lo
 			}
 			atOnce = max(looksAtOnce, len(left)/int(lookAtAll/lookEvery)+1)
 		}
-		n := min(len(left), atOnce)
-		for _, h := range left[:n] {
-			isGone, err := d.watched(ctx, h)
-			if errors.Is(err, context.DeadlineExceeded) {
-				break
-			}
-			if isGone {
+		for range min(len(left), atOnce) {
+			h := left[0]
+			left = left[1:]
+			if d.watched(ctx, h) {
 				gone(h)
 			}
 		}
-		left = left[n:]
 	}
 }
 
-// watched is a look of Watch.
-func (d *Disk) watched(ctx context.Context, h lock.Hold) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
+// watched is Gone with a time limit. An error is logged and counts as no.
+func (d *Disk) watched(ctx context.Context, h lock.Hold) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	gone, err := d.Gone(ctx, h)
 	if err != nil {
 		d.o.Log.Debug("a lock's directory cannot be looked at", "lock", h.Name, "err", err)
 	}
-	return gone, err
+	return gone
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -53,7 +52,7 @@ func TestAnUnmountedLockRootEndsNothing(t *testing.T) {
 	s.gone(h, true)
 }
 
-// hang makes a directory hang as a network mount does, until answer is closed. before that it counts the calls that hang.
+// hang makes a directory hang as a network mount does, until answer is closed. It counts the calls that hang.
 func (s *scene) hang(dir string) (calls *atomic.Int32, answer chan struct{}) {
 	calls, answer = new(atomic.Int32), make(chan struct{})
 	s.fs.open = func(name string) error {
@@ -81,32 +80,21 @@ func TestGoneReturnsWithItsContextWhileAMountHangs(t *testing.T) {
 	if n := calls.Load(); n == 0 || n > 16 {
 		t.Errorf("%d looks hang", n)
 	}
-	if n := runtime.NumGoroutine() - before; n > 16 {
+	// The goroutine of a context's timer may end a moment after the call.
+	more := func() int { return runtime.NumGoroutine() - before }
+	for range 1000 {
+		if more() <= 16 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := more(); n > 16 {
 		t.Errorf("%d goroutines more", n)
 	}
 	close(answer)
 }
 
-func TestCloseWaitsForAChangeThatHangsButNotForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		_, answer := s.hang("/locks")
-		go s.Make(t.Context(), "/locks/a")
-		synctest.Wait()
-		began := time.Now()
-		s.Disk.Close()
-		if d := time.Since(began); d == 0 || d > 10*time.Second {
-			t.Errorf("Close took %v", d)
-		}
-		if _, err := s.Make(t.Context(), "/locks/b"); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
-		close(answer)
-		s.Disk.Close()
-	})
-}
-
-// watch runs a Watch in a bubble of synctest, where a second takes no time.
+// watch runs Watch in a bubble of synctest.
 func (s *scene) watch() (events chan lock.Name) {
 	ctx, cancel := context.WithCancel(context.Background())
 	events = make(chan lock.Name, 100)
@@ -128,7 +116,7 @@ func wantGone(t *testing.T, events chan lock.Name, n int) {
 	t.Helper()
 	synctest.Wait()
 	if got := len(events); got != n {
-		t.Errorf("%d were noticed, want %d", got, n)
+		t.Errorf("%d were reported, want %d", got, n)
 	}
 	for range len(events) {
 		<-events
@@ -154,7 +142,7 @@ func TestWatchReportsARemovedDirectoryWithinASecond(t *testing.T) {
 	})
 }
 
-// With many locks a turn takes longer.
+// With many locks a turn takes several rounds.
 func TestWatchLooksAtManyLocksInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -174,14 +162,14 @@ func TestWatchLooksAtManyLocksInTurn(t *testing.T) {
 		for second, want := range []int{800, 1600, n} {
 			time.Sleep(800 * time.Millisecond)
 			if synctest.Wait(); noticed != want {
-				t.Errorf("%d noticed after round %d, want %d", noticed, second+1, want)
+				t.Errorf("%d reported after round %d, want %d", noticed, second+1, want)
 			}
 		}
 		close(events)
 	})
 }
 
-// Locks below a mount that hangs delay the looks at others, and keep few goroutines.
+// Locks below a mount that hangs delay the looks at others by a second each, and keep at most 16 goroutines.
 func TestAMountThatHangsDelaysOtherLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -191,13 +179,13 @@ func TestAMountThatHangsDelaysOtherLooks(t *testing.T) {
 		calls, answer := s.hang("/hung")
 		events := s.watch()
 		s.rmdir("/locks/a")
+		time.Sleep(4 * time.Second)
+		wantGone(t, events, 1)
 		time.Sleep(time.Minute)
 		if n := calls.Load(); n > 16 {
 			t.Errorf("%d looks hang", n)
 		}
 		close(answer)
-		time.Sleep(time.Second)
-		wantGone(t, events, 1)
 		s.rmdir("/hung/a_lock")
 		time.Sleep(time.Second)
 		wantGone(t, events, 1)

@@ -4,40 +4,41 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 const (
-	// tokenBlock is how many tokens the header of a segment reserves. After a loss of power a start skips so many at most.
+	// tokenBlock is the number of tokens that the header of a segment reserves. After a crash a start skips at most as many.
 	tokenBlock = 100_000
 	// grantRoom is the space that the longest grant and its end need: names are at most 4 KiB, and a byte may take three.
 	grantRoom = 32 << 10
 	// usualGrant is the expected length of a grant before the first one.
 	usualGrant = 512
-	// endRoom is how many bytes the line of an end may be longer than the line of the grant.
+	// endRoom is the number of bytes by which the line of an end may exceed the line of the grant.
 	endRoom = 64
 )
 
 // records is the part of a Log that Append and Room use. The table calls them with its mutex held, so no I/O happens with mu held.
 type records struct {
-	mu       sync.Mutex
-	coder    coder // its buffer has the lines that are not written yet
-	tail     *segment
-	endAt    lock.Position // the end of the last line
-	last     lock.Token    // the largest token in a record
-	reserved lock.Token    // the largest token that may be given; a synced header has it
-	awaited  lock.Token    // the largest argument of Room
-	stands   map[lock.Token]stand
-	standing int64  // the space for the records of all standing holds in a new segment, which is also the space for their ends
-	longest  int64  // the length of the longest grant so far
-	copying  int64  // the space for the current rewrite
-	from     uint64 // the first segment that a start must read to find all holds
-	events   bool   // the tail contains entries of the history
+	mu             sync.Mutex
+	coder          coder // its buffer has the lines that are not written yet
+	tail           *segment
+	endAt          lock.Position // the end of the last line
+	last           lock.Token    // the largest token in a record
+	reserved       lock.Token    // the largest token that may be given; a synced header has it
+	requestedToken lock.Token    // the largest argument of Room within half a block of last
+	standing       map[lock.Token]standingHold
+	holdSpace      int64  // the space for the records of all standing holds in a new segment, which is also the space for their ends
+	longestGrant   int64  // the length of the longest grant so far
+	rewriteSpace   int64  // the space for the current rewrite
+	firstNeeded    uint64 // the first segment that a start must read to find all holds
+	events         bool   // the tail contains entries of the history
 }
 
-// stand is a standing hold.
-type stand struct {
+// standingHold is a hold that stands, and its part of holdSpace.
+type standingHold struct {
 	hold lock.Hold
 	size int64
 }
@@ -52,13 +53,13 @@ func (l *Log) Append(all []lock.Record) lock.Position {
 	return l.endAt
 }
 
-// append appends a line to the buffer, and returns its length.
-func (r *records) append(entry *line) int64 {
+// appendLine appends a line to the buffer, and returns its length.
+func (r *records) appendLine(entry *line) int64 {
 	before := len(r.coder.b)
-	r.coder.append(entry)
+	r.coder.writeLine(entry)
 	size := len(r.coder.b) - before
 	r.endAt += lock.Position(size)
-	r.events = r.events || entry.event()
+	r.events = r.events || entry.isEntry()
 	return int64(size)
 }
 
@@ -69,35 +70,35 @@ func (r *records) add(record *lock.Record) {
 	if record.Kind == lock.Ended && h.Acquired != (lock.Instant{}) {
 		entry.held = max(0, record.At.Boot-h.Acquired.Boot)
 	}
-	size := r.append(&entry)
+	size := r.appendLine(&entry)
 	switch record.Kind {
 	case lock.Granted, lock.Changed:
 		r.last = max(r.last, h.Token)
-		r.longest = max(r.longest, size)
-		r.forget(record.Replaces)
-		r.forget(h.Token)
-		r.stands[h.Token] = stand{*h, size + endRoom}
-		r.standing += size + endRoom
+		r.longestGrant = max(r.longestGrant, size)
+		r.dropHold(record.Replaces)
+		r.dropHold(h.Token)
+		r.standing[h.Token] = standingHold{*h, size + endRoom}
+		r.holdSpace += size + endRoom
 	case lock.Ended:
-		r.forget(h.Token)
+		r.dropHold(h.Token)
 	}
 }
 
-// repeat appends a copy of a hold from an earlier segment.
-func (r *records) repeat(h lock.Hold) int64 {
-	return r.append(&line{kind: repeated, record: &lock.Record{Hold: h, By: h.Owner}})
+// appendCopy appends a copy of a hold from an earlier segment.
+func (r *records) appendCopy(h lock.Hold) int64 {
+	return r.appendLine(&line{kind: heldLine, record: &lock.Record{Hold: h, By: h.Owner}})
 }
 
-// forget frees the space for the end of a hold.
-func (r *records) forget(token lock.Token) {
-	r.standing -= r.stands[token].size
-	delete(r.stands, token)
+// dropHold frees the space for the end of a hold.
+func (r *records) dropHold(token lock.Token) {
+	r.holdSpace -= r.standing[token].size
+	delete(r.standing, token)
 }
 
 // needed returns how much space the grants up to a token, their ends, the ends of all holds and a rewrite need.
 func (r *records) needed(token lock.Token) int64 {
 	grants := int64(max(token, r.last) - r.last)
-	return grantRoom + 2*grants*max(r.longest, usualGrant) + r.standing + r.copying
+	return grantRoom + 2*grants*max(r.longestGrant, usualGrant) + r.holdSpace + r.rewriteSpace
 }
 
 // free returns how much synced space is left in the tail.
@@ -110,18 +111,28 @@ func (l *Log) Room(token lock.Token) bool {
 	if token > l.last+tokenBlock/2 {
 		return false
 	}
-	l.awaited = max(l.awaited, token)
+	l.requestedToken = max(l.requestedToken, token)
 	return token <= l.reserved && l.free() >= l.needed(token) && !l.stuck.Load()
 }
 
 // MakeRoom implements [lock.Log]. It returns when the disk answers, even if ctx has ended.
-func (l *Log) MakeRoom(_ context.Context, token lock.Token) error {
+func (l *Log) MakeRoom(ctx context.Context, token lock.Token) error {
 	if l.Room(token) {
 		return nil
 	}
 	err := l.keep(false)
-	if full(err) {
-		return fmt.Errorf("%w: %w", lock.ErrFull, bare(err))
+	if isFull(err) {
+		return fmt.Errorf("%w: %w", lock.ErrFull, withoutPath(err))
 	}
-	return err
+	if err != nil || l.Room(token) {
+		return err
+	}
+	select { // too many grants are waiting for their directories
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.stop:
+		return lock.ErrClosed
+	case <-time.After(retryAfter):
+		return nil
+	}
 }

@@ -40,60 +40,6 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPair measures an acquire and a release, each of which waits.
-func BenchmarkPair(b *testing.B) {
-	for _, durable := range []bool{false, true} {
-		for _, callers := range []int{1, 8, 64} {
-			b.Run(fmt.Sprintf("durable=%t/%d", durable, callers), func(b *testing.B) { benchmarkPair(b, durable, callers) })
-		}
-	}
-}
-
-func benchmarkPair(b *testing.B, durable bool, callers int) {
-	l := benchScene(b, durable)
-	s := newScene(b)
-	template := s.granted("/locks/phone_lock", 1)
-	release := s.ended(template.Hold)
-	var table sync.Mutex
-	token := l.loaded.Last
-	pair := func(grant, end []lock.Record) error {
-		table.Lock()
-		token++
-		for !l.Room(token) {
-			table.Unlock()
-			if err := l.MakeRoom(context.Background(), token); err != nil {
-				return err
-			}
-			table.Lock()
-		}
-		grant[0].Hold.Token, end[0].Hold.Token = token, token
-		position := l.Append(grant)
-		table.Unlock()
-		if err := l.Wait(context.Background(), position, true); err != nil {
-			return err
-		}
-		table.Lock()
-		position = l.Append(end)
-		table.Unlock()
-		return l.Wait(context.Background(), position, false)
-	}
-	var all sync.WaitGroup
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range callers {
-		all.Go(func() {
-			grant, end := []lock.Record{template}, []lock.Record{release}
-			for range (b.N + i) / callers {
-				if err := pair(grant, end); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
 // BenchmarkRewrite measures how long grants wait while 100,000 locks are rewritten every two seconds.
 func BenchmarkRewrite(b *testing.B) {
 	for _, durable := range []bool{false, true} {

@@ -32,7 +32,8 @@ func (c *coder) literal(text string) {
 	}
 }
 
-// key codes the text before the value of a field, such as `,"token":`. It reports whether the field is there, which is has when it writes.
+// key codes the text before the value of a field, such as `,"token":`. It reports whether the field is present; when it writes,
+// that is has.
 func (c *coder) key(key string, has bool) bool {
 	if !c.reading {
 		if has {
@@ -80,7 +81,7 @@ func numberValue[N integer](c *coder, n *N) {
 	}
 	unsigned, err := strconv.ParseUint(digits, 10, 64)
 	if *n = N(unsigned); err != nil {
-		c.fail("no number")
+		c.fail("an invalid number")
 	}
 }
 
@@ -134,7 +135,7 @@ func textValue[S ~string](c *coder, s *S) {
 	encoded, rest, ended := bytes.Cut(c.b, []byte(`"`))
 	decoded, err := url.PathUnescape(string(encoded))
 	if !ended || err != nil {
-		c.fail("no text")
+		c.fail("an invalid string")
 		return
 	}
 	*s, c.b = S(decoded), rest
@@ -145,7 +146,7 @@ func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	done := 0
 	for i := range len(s) {
-		if !plain(s[i]) {
+		if !isPlain(s[i]) {
 			b = append(append(b, s[done:i]...), '%', hex[s[i]>>4], hex[s[i]&15])
 			done = i + 1
 		}
@@ -153,4 +154,4 @@ func appendText(b []byte, s string) []byte {
 	return append(append(b, s[done:]...), '"')
 }
 
-func plain(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' && c != '%' }
+func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' && c != '%' }

@@ -16,18 +16,18 @@ const retryAfter = 100 * time.Millisecond
 // commits is the part of a Log that writes and syncs the appended records. It has no goroutine: one of the waiting callers does the work
 // for all of them.
 type commits struct {
-	waiting atomic.Int32 // calls of Wait under way
-	written atomic.Int64 // all records before this position are written
-	synced  atomic.Int64 // all records before this position are synced
-	stuck   atomic.Bool  // the last write failed because the disk is full; it is repeated
+	waiting   atomic.Int32 // calls of Wait under way
+	writtenTo atomic.Int64 // all records before this position are written
+	syncedTo  atomic.Int64 // all records before this position are synced
+	stuck     atomic.Bool  // the last write failed because the disk is full; it is repeated
 
-	writing sync.Mutex // held during a write, and during the last sync of a segment
-	out     []byte     // the lines to write
-	target  *segment   // the segment to write them to
-	over    bool       // the log is closed
+	writing   sync.Mutex // held during a write, and during the last sync of a segment
+	unwritten []byte     // the lines to write
+	target    *segment   // the segment to write them to
+	closed    bool       // the log is closed
 
-	syncing sync.Mutex // held for a sync; taken before writing
-	marked  int64      // the end of the last mark
+	syncing  sync.Mutex // held for a sync; taken before writing
+	markedTo int64      // the end of the last mark
 
 	roundMu sync.Mutex
 	round   *round // the next sync. Its first caller makes it when the current sync ends. nil: no caller waits for one
@@ -54,13 +54,13 @@ func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
 		switch {
 		case err == nil:
 			return nil
-		case !full(err):
-			return uncertain(err)
+		case !isFull(err):
+			return uncertainError(err)
 		}
 		select {
 		case <-ctx.Done():
-			return uncertain(ctx.Err())
-		case <-l.failure.over:
+			return uncertainError(ctx.Err())
+		case <-l.failure.failed:
 		case <-time.After(retryAfter):
 		}
 	}
@@ -76,12 +76,12 @@ func (l *Log) yield() {
 
 // write returns when everything before end is written.
 func (l *Log) write(end int64) error {
-	if l.written.Load() >= end {
+	if l.writtenTo.Load() >= end {
 		return nil
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if l.written.Load() >= end {
+	if l.writtenTo.Load() >= end {
 		return nil
 	}
 	return l.writeLocked()
@@ -93,25 +93,25 @@ func (l *Log) writeLocked() error {
 		if err := l.failure.get(); err != nil {
 			return err
 		}
-		if l.over {
+		if l.closed {
 			return lock.ErrClosed
 		}
-		if again = len(l.out) > 0; !again { // otherwise the last write failed because the disk was full
+		if again = len(l.unwritten) > 0; !again { // otherwise the last write failed because the disk was full
 			l.mu.Lock()
-			l.out, l.coder.b = l.coder.b, l.out
+			l.unwritten, l.coder.b = l.coder.b, l.unwritten
 			l.mu.Unlock()
 		}
-		at := l.written.Load()
-		if _, err := l.target.WriteAt(l.out, at-int64(l.target.base)); err != nil {
-			if full(err) {
+		at := l.writtenTo.Load()
+		if _, err := l.target.WriteAt(l.unwritten, at-int64(l.target.base)); err != nil {
+			if isFull(err) {
 				l.stuck.Store(true)
 				return err
 			}
 			return l.failure.set(err)
 		}
-		l.written.Store(at + int64(len(l.out)))
+		l.writtenTo.Store(at + int64(len(l.unwritten)))
 		l.stuck.Store(false)
-		l.out = l.out[:0]
+		l.unwritten = l.unwritten[:0]
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (l *Log) writeLocked() error {
 // all callers that arrive until then.
 func (l *Log) sync(end int64) error {
 	l.roundMu.Lock()
-	if l.synced.Load() >= end {
+	if l.syncedTo.Load() >= end {
 		l.roundMu.Unlock()
 		return nil
 	}
@@ -148,7 +148,7 @@ func (l *Log) sync(end int64) error {
 func (l *Log) syncLocked() error {
 	l.writing.Lock()
 	err := l.writeLocked()
-	s, end := l.target, l.written.Load()
+	s, end := l.target, l.writtenTo.Load()
 	l.writing.Unlock()
 	if err != nil {
 		return err
@@ -156,11 +156,11 @@ func (l *Log) syncLocked() error {
 	if err := l.datasync(s); err != nil {
 		return err
 	}
-	l.synced.Store(end)
-	if end > l.marked {
+	l.syncedTo.Store(end)
+	if end > l.markedTo {
 		l.mu.Lock()
-		l.append(&line{kind: synced, number: uint64(end - int64(s.base))}) // the next write includes it
-		l.marked = int64(l.endAt)
+		l.appendLine(&line{kind: syncedLine, number: uint64(end - int64(s.base))}) // the next write includes it
+		l.markedTo = int64(l.endAt)
 		l.mu.Unlock()
 	}
 	return nil

@@ -36,8 +36,8 @@ func (d stateDir) segment(number uint64) string {
 // spare is the file that is to become the next segment. It counts from the moment when it gets its number.
 func (d stateDir) spare() string { return d.path("journal", "spare") }
 
-// distrust is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
-func (d stateDir) distrust() string { return d.path("journal", "failed") }
+// failedMarker is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
+func (d stateDir) failedMarker() string { return d.path("journal", "failed") }
 
 // make makes the parts of a state directory that are missing, and syncs the names of it and of the directories above, which may be new too. A
 // directory that this process cannot read, or that cannot be synced, was there before.
@@ -72,24 +72,24 @@ func (d stateDir) numbers() ([]uint64, error) {
 	return all, nil
 }
 
-// checkHere returns an error if the last server on the state directory kept its locks in another log.
-func (d stateDir) checkHere() error {
-	if _, err := os.Lstat(d.path(elsewhere)); err == nil {
-		return fmt.Errorf("the locks of %s are in etcd: is the section [etcd] missing? If this server is to be the only one from now on, stop all others, and remove %s", d, d.path(elsewhere))
+// checkNotElsewhere returns an error if the last server on the state directory kept its locks in another log.
+func (d stateDir) checkNotElsewhere() error {
+	if _, err := os.Lstat(d.path(elsewhereMarker)); err == nil {
+		return fmt.Errorf("the locks of %s are in etcd: is the section [etcd] missing? If this server is to be the only one from now on, stop all others, and remove %s", d, d.path(elsewhereMarker))
 	}
 	return nil
 }
 
-// elsewhere is a file in the state directory of a server that keeps its locks in another log.
-const elsewhere = "elsewhere"
+// elsewhereMarker is a file in the state directory of a server that keeps its locks in another log.
+const elsewhereMarker = "elsewhere"
 
-// Claim takes a state directory for a server that keeps its locks in another log, until the result is closed or the process ends. It
+// ReserveDir takes a state directory for a server that keeps its locks in another log, until the result is closed or the process ends. It
 // refuses a directory whose journal has held locks, since these would be free in the other log. last is the last token of the
-// journal. Claim marks the directory, so that Open refuses it afterwards: a server that is started without the other log by mistake
+// journal. ReserveDir marks the directory, so that Open refuses it afterwards: a server that is started without the other log by mistake
 // must not grant locks that others hold.
-func Claim(state string, clock lock.Clock, bootID string) (_ io.Closer, last lock.Token, err error) {
+func ReserveDir(state string, clock lock.Clock, bootID string) (_ io.Closer, last lock.Token, err error) {
 	dir := stateDir(state)
-	f, err := exclusive(dir.path("lock"))
+	f, err := openLockFile(dir.path("lock"))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -99,7 +99,7 @@ func Claim(state string, clock lock.Clock, bootID string) (_ io.Closer, last loc
 			`have them released ("ftplockd locks" lists them, "ftplockd break" ends one), or move %s away to forget them`, dir, len(found.holds), dir.segments())
 	}
 	if err == nil {
-		last, err = found.loaded().Last, os.WriteFile(dir.path(elsewhere), nil, 0o600)
+		last, err = found.loaded().Last, os.WriteFile(dir.path(elsewhereMarker), nil, 0o600)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
@@ -121,13 +121,13 @@ func syncDir(path string) error {
 	return f.Sync()
 }
 
-// full reports whether an error means that there is no space.
-func full(err error) bool {
+// isFull reports whether an error means that there is no space.
+func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// bare removes the real path from an error, so that a client may see it.
-func bare(err error) error {
+// withoutPath removes the real path from an error, so that a client may see it.
+func withoutPath(err error) error {
 	var withPath *os.PathError
 	if errors.As(err, &withPath) {
 		return withPath.Err

@@ -4,9 +4,9 @@ package journal
 
 import "os"
 
-// exclusive opens the lock file of a state directory. It locks nothing, since this system has no flock: the operator must not start
+// openLockFile opens the lock file of a state directory. It locks nothing, since this system has no flock: the operator must not start
 // two servers on one state directory.
-func exclusive(path string) (*os.File, error) {
+func openLockFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 

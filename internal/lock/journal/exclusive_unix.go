@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exclusive locks the lock file of a state directory for as long as the returned file is open. The kernel unlocks it when the process
+// openLockFile locks the lock file of a state directory for as long as the returned file is open. The kernel unlocks it when the process
 // ends, however it ends.
-func exclusive(path string) (*os.File, error) {
+func openLockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func exclusive(path string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if err := sign(f); err != nil {
+	if err := writePID(f); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func flock(f *os.File) error {
 	}
 }
 
-// sign writes the id of this process into the lock file, for the error of a second server.
-func sign(f *os.File) error {
+// writePID writes the id of this process into the lock file, for the error of a second server.
+func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // ErrFailed is matched by every error after a write or a sync failed for another reason than a full disk. The kernel may drop what it
 // could not write, and report the next sync as a success. So no later sync proves anything, and the process must end.
-var ErrFailed = errors.New("the disk has failed the journal")
+var ErrFailed = errors.New("a write or sync of the journal failed")
 
 // ErrGone is matched, in addition to ErrFailed, if another program removed or replaced the journal while the server ran. The records
 // that were synced to it are lost, and another server may use the state directory.
@@ -19,20 +19,20 @@ var ErrGone = errors.New("it was removed or replaced")
 
 // failure is the first error after which the log must not be used.
 type failure struct {
-	once sync.Once
-	over chan struct{} // closed then
-	err  error
-	mark string // a file that makes the next start ignore data that only the page cache may contain
+	once   sync.Once
+	failed chan struct{} // closed then
+	err    error
+	marker string // a file that makes the next start ignore data that only the page cache may contain
 }
 
 // set makes the log fail, and returns the error of the first failure.
 func (f *failure) set(err error) error {
 	f.once.Do(func() {
-		f.err = fmt.Errorf("%w: %w", ErrFailed, bare(err))
+		f.err = fmt.Errorf("%w: %w", ErrFailed, withoutPath(err))
 		if !errors.Is(err, ErrGone) {
-			_ = os.WriteFile(f.mark, nil, 0o600) // the disk may refuse this write, too
+			_ = os.WriteFile(f.marker, nil, 0o600) // the disk may refuse this write, too
 		}
-		close(f.over)
+		close(f.failed)
 	})
 	return f.err
 }
@@ -40,12 +40,12 @@ func (f *failure) set(err error) error {
 // get returns the failure, or nil.
 func (f *failure) get() error {
 	select {
-	case <-f.over:
+	case <-f.failed:
 		return f.err
 	default:
 		return nil
 	}
 }
 
-// uncertain returns the error of Wait.
-func uncertain(err error) error { return fmt.Errorf("%w: %w", lock.ErrUncertain, err) }
+// uncertainError returns the error of Wait.
+func uncertainError(err error) error { return fmt.Errorf("%w: %w", lock.ErrUncertain, err) }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -60,9 +60,10 @@ func TestOnAFullDiskLocksAreRefusedAndReleasesRecorded(t *testing.T) {
 // A start on a full disk is better than none: what was acknowledged stands.
 func TestAStartOnAFullDisk(t *testing.T) {
 	s := newScene(t)
-	h := s.acquire(s.mustOpen(), "/a_lock")
-	l := s.restart(nil)
+	l := s.mustOpen()
+	h := s.acquire(l, "/a_lock")
 	s.crash(l)
+	s.crash(s.mustOpen())
 	s.fullAt(3 << 10)
 	l = s.mustOpen()
 	if s.held(l) != "/a_lock" || l.Room(l.last+1) {
@@ -80,21 +81,6 @@ func TestAStartOnAFullDisk(t *testing.T) {
 		t.Error(err)
 	}
 	s.acquire(l, "/b_lock")
-}
-
-// restart opens the state directory of a log that the test has forgotten.
-func (s *scene) restart(l *Log) *Log {
-	s.Helper()
-	if l == nil {
-		state := s.state
-		s.state = filepath.Join(s.TempDir(), "copy")
-		if err := os.CopyFS(s.state, os.DirFS(state)); err != nil {
-			s.Fatal(err)
-		}
-	} else {
-		s.crash(l)
-	}
-	return s.mustOpen()
 }
 
 // A file system that writes to a new place may refuse a write over zeros. The record waits, and nothing is lost.
@@ -247,7 +233,8 @@ func TestManyGrantsShareOneSync(t *testing.T) {
 	l := s.mustOpen()
 	s.settled(l)
 	errs, syncs := s.together(l, 20, nil)
-	if err := errors.Join(errs...); err != nil || syncs > 3 { // one may wait while the last ones append
+	// The first, the shared one, and one for callers that come during it. Meanwhile the log may fill the next segment, which it also syncs.
+	if err := errors.Join(errs...); err != nil || syncs > 5 {
 		t.Errorf("%d syncs, %v", syncs, err)
 	}
 }
@@ -378,4 +365,32 @@ func TestReadyDuringRotations(t *testing.T) {
 	if failed(l) {
 		t.Error("the process would end")
 	}
+}
+
+// No caller waits for the sync of a release. The log syncs it within two seconds, and then syncs nothing more.
+func TestAReleaseIsSyncedInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		l := s.mustOpen()
+		h := s.acquire(l, "/a_lock")
+		s.release(l, h)
+		end := l.writtenTo.Load()
+		if l.syncedTo.Load() >= end {
+			t.Fatal("the release waited for a sync")
+		}
+		time.Sleep(2*syncEvery + keepEvery)
+		synctest.Wait()
+		if l.syncedTo.Load() < end {
+			t.Error("the release is not synced")
+		}
+		time.Sleep(2 * syncEvery)
+		synctest.Wait()
+		quiet := l.syncedTo.Load()
+		time.Sleep(10 * syncEvery)
+		synctest.Wait()
+		if l.syncedTo.Load() != quiet {
+			t.Error("an idle log syncs")
+		}
+		s.crash(l)
+	})
 }

@@ -45,6 +45,13 @@ func (c *clock) advance(d time.Duration) {
 	c.now.Wall, c.now.Boot = c.now.Wall.Add(d), c.now.Boot+d
 }
 
+// step sets the wall clock forward or back.
+func (c *clock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.Wall = c.now.Wall.Add(d)
+}
+
 // reboot begins another boot, after the machine was off for so long by the wall clock.
 func (c *clock) reboot(off time.Duration) {
 	c.mu.Lock()
@@ -86,8 +93,8 @@ func (s *scene) mustOpen() *Log {
 // crash ends the log as SIGKILL ends its process: nothing more is written.
 func (s *scene) crash(l *Log) {
 	l.writing.Lock()
-	over := l.over
-	l.over = true
+	over := l.closed
+	l.closed = true
 	l.writing.Unlock()
 	if over {
 		return
@@ -98,7 +105,7 @@ func (s *scene) crash(l *Log) {
 	if l.spare != nil {
 		l.spare.Close()
 	}
-	l.exclusive.Close()
+	l.lockFile.Close()
 }
 
 var rule = &lock.Rule{Match: "/**/*_lock", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect, Release: lock.ReleaseAddress}

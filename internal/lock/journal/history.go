@@ -10,8 +10,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// event reports whether a line is an entry of the history.
-func (l *line) event() bool {
+// isEntry reports whether a line is an entry of the history.
+func (l *line) isEntry() bool {
 	return l.kind <= lock.Published && l.record.Cause != lock.CauseDirectory
 }
 
@@ -40,12 +40,12 @@ func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry,
 	}
 }
 
-// History yields the entries of the lock of a name and of what was published under it, or of the file of that name, the oldest first,
-// as far back as the segments go; for the name "" it yields all. It may be called while a server uses the directory. It stops at the first
+// History yields the entries that concern a lock, a file or a directory, see [lock.Entry.Concerns], the oldest first, as far back as the
+// segments go; for the name "" it yields all. It may be called while a server uses the directory. It stops at the first
 // error. A last line that the server is writing is left out.
 func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
-		if err := stateDir(dir).history(name, yield); err != nil {
+		if err := stateDir(dir).readHistory(name, yield); err != nil {
 			yield(lock.Entry{}, err)
 		}
 	}
@@ -54,7 +54,7 @@ func History(dir string, name lock.Name) iter.Seq2[lock.Entry, error] {
 // errStop ends a history that is not wanted any more.
 var errStop = errors.New("stop")
 
-func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) error {
+func (d stateDir) readHistory(name lock.Name, yield func(lock.Entry, error) bool) error {
 	numbers, err := d.numbers()
 	if err == nil && len(numbers) == 0 {
 		err = &fs.PathError{Op: "open", Path: d.segment(1), Err: fs.ErrNotExist}
@@ -70,7 +70,7 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 	}
 	torn := func([]byte, int64) bool { return true } // the server is writing it
 	each := func() bool {
-		if !r.line.event() {
+		if !r.line.isEntry() {
 			return true
 		}
 		entry := r.line.entry()
@@ -79,11 +79,11 @@ func (d stateDir) history(name lock.Name, yield func(lock.Entry, error) bool) er
 	for i, number := range numbers {
 		limit := int64(-1)
 		if i+1 < len(numbers) && numbers[i+1] == number+1 {
-			next, begun, err := r.head(number + 1)
+			next, hasHeader, err := r.readHeader(number + 1)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			if begun {
+			if hasHeader {
 				limit = int64(next.Length)
 			}
 		}

@@ -1,18 +1,18 @@
 // Package journal is the log of one machine: files of JSON lines in a state directory.
 //
-// Its types: a [Log], opened with [Options]. [History] reads its history. [Claim] takes a state directory for a server with another log.
+// Its types: a [Log], opened with [Options]. [History] reads its history. [ReserveDir] takes a state directory for a server with another log.
 //
 // Guarantees: one server uses a state directory at a time. A record that Wait returned for survives the end of the process; with
 // Options.Durable and durable it survives a loss of power. Tokens keep growing after either, even without Durable. A full disk refuses
-// grants and nothing else: the log fills the space for the end of every hold with zeros in advance. A start writes the standing holds to a new
-// segment and syncs it.
+// grants, renewals and changes of protected files, and no end of a hold: the log fills the space for the end of every hold with zeros in
+// advance. A start writes the standing holds to a new segment and syncs it.
 //
 // Caveats: a release is not synced, so after a loss of power the lock may stand again until its age ends, which is safe.
 // File systems that write to a new place each time (Btrfs, ZFS) may refuse to overwrite zeros on a full disk: the log tries again until
 // there is space, and the release waits. After any other failed write, or a failed sync, the content of the disk is unknown: [Log.Run]
 // returns [ErrFailed], and the process must end.
 //
-// The files are journal/NUMBER.jsonl, called segments. Start reading at [Log.Append] and [Log.Wait]; line.go is the format.
+// The files are journal/NUMBER.jsonl, called segments, and journal/spare, the next segment. Start reading at [Log.Append] and [Log.Wait]; line.go is the format.
 package journal
 
 import (
@@ -49,12 +49,12 @@ type Options struct {
 type Log struct {
 	o         Options
 	dir       stateDir
-	exclusive *os.File
+	lockFile  *os.File
 	loaded    lock.Loaded
 	failure   *failure
 	stop      chan struct{} // closed by Close
 	loops     sync.WaitGroup
-	close     func() error
+	closeOnce func() error
 
 	records // the records in memory
 	commits // writes and syncs
@@ -75,17 +75,17 @@ func Open(o Options) (*Log, error) {
 	}
 	o.setDefaults()
 	l := &Log{o: o, dir: stateDir(o.Dir), stop: make(chan struct{})}
-	l.failure = &failure{over: make(chan struct{}), mark: l.dir.distrust()}
-	l.close = sync.OnceValue(l.end)
+	l.failure = &failure{failed: make(chan struct{}), marker: l.dir.failedMarker()}
+	l.closeOnce = sync.OnceValue(l.shutDown)
 	if err := l.dir.make(); err != nil {
 		return nil, err
 	}
 	var err error
-	if l.exclusive, err = exclusive(l.dir.path("lock")); err != nil {
+	if l.lockFile, err = openLockFile(l.dir.path("lock")); err != nil {
 		return nil, err
 	}
-	if err := l.start(); err != nil {
-		return nil, errors.Join(err, l.exclusive.Close())
+	if err := l.openSegments(); err != nil {
+		return nil, errors.Join(err, l.lockFile.Close())
 	}
 	l.loops.Go(l.run)
 	return l, nil
@@ -106,38 +106,38 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// start reads the segments and writes the standing holds to a new one. It syncs the new segment before it gives it its number. If it
+// openSegments reads the segments and writes the standing holds to a new one. It syncs the new segment before it gives it its number. If it
 // fails earlier, the next start finds the old segments unchanged.
-func (l *Log) start() error {
-	if err := l.dir.checkHere(); err != nil {
+func (l *Log) openSegments() error {
+	if err := l.dir.checkNotElsewhere(); err != nil {
 		return err
 	}
 	found, err := l.dir.read(l.o.Clock.Exact(), l.o.BootID)
 	if err == nil && found.number > 0 {
-		err = l.settle(found)
+		err = l.syncPrevious(found)
 	}
 	if err != nil {
 		return err
 	}
 	l.loaded = found.loaded()
 	l.loaded.Start++
-	l.last, l.stands, l.from = l.loaded.Last, make(map[lock.Token]stand), found.number+1
+	l.last, l.standing, l.firstNeeded = l.loaded.Last, make(map[lock.Token]standingHold), found.number+1
 	s, err := l.openSpare()
 	if err != nil {
 		return err
 	}
-	s.number = l.from
+	s.number = l.firstNeeded
 	l.target, l.tail = s, s
-	if err = l.begin(found); err != nil {
+	if err = l.writeFirstSegment(found); err != nil {
 		err = errors.Join(err, s.Close())
 	}
-	if full(err) {
-		return fmt.Errorf("%s: no space for a new journal: free some space and start again; nothing is lost: %w", l.dir, bare(err))
+	if isFull(err) {
+		return fmt.Errorf("%s: no space for a new journal: free some space and start again; nothing is lost: %w", l.dir, withoutPath(err))
 	}
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(l.dir.distrust())
+	_ = os.Remove(l.dir.failedMarker())
 	if old := l.dir.segment(found.number); found.number > 0 && !found.events {
 		_ = os.Remove(old)
 	} else if found.number > 0 {
@@ -147,8 +147,8 @@ func (l *Log) start() error {
 	return nil
 }
 
-// settle syncs the last segment of the previous start, because the history needs it.
-func (l *Log) settle(found *content) error {
+// syncPrevious syncs the last segment of the previous start, because the history contains it.
+func (l *Log) syncPrevious(found *content) error {
 	if found.torn {
 		l.o.Log.Warn("the last lines of the journal were torn by a crash and are dropped", "file", l.dir.segment(found.number), "offset", found.length)
 	}
@@ -163,33 +163,33 @@ func (l *Log) settle(found *content) error {
 	return nil
 }
 
-// begin writes the header and the standing holds to the first segment of a start, and gives it its number.
-func (l *Log) begin(found *content) error {
-	l.appendHeader(l.from, uint64(found.length))
+// writeFirstSegment writes the header and the standing holds to the first segment of a start, and gives it its number.
+func (l *Log) writeFirstSegment(found *content) error {
+	l.appendHeader(l.firstNeeded, uint64(found.length))
 	for _, hold := range l.loaded.Holds {
-		size := l.repeat(hold) + endRoom
-		l.stands[hold.Token] = stand{hold, size}
-		l.standing += size
+		size := l.appendCopy(hold) + endRoom
+		l.standing[hold.Token] = standingHold{hold, size}
+		l.holdSpace += size
 	}
-	l.append(&line{kind: synced, number: uint64(l.endAt)}) // as soon as the segment has its number
+	l.appendLine(&line{kind: syncedLine, number: uint64(l.endAt)}) // as soon as the segment has its number
 	size, _ := l.plan()
 	err := l.fill(l.tail, size)
-	if full(err) {
+	if isFull(err) {
 		l.o.Log.Warn("the disk is full: there is little or no space for grants", "path", l.dir)
 		err = nil
 	}
 	for err == nil && len(l.coder.b) > 0 { // in pieces, see fill
 		n := min(piece, len(l.coder.b))
-		_, err = l.tail.WriteAt(l.coder.b[:n], l.written.Add(int64(n))-int64(n))
+		_, err = l.tail.WriteAt(l.coder.b[:n], l.writtenTo.Add(int64(n))-int64(n))
 		l.coder.b = l.coder.b[n:]
 	}
 	if err == nil {
 		err = l.datasync(l.tail)
 	}
 	if err == nil {
-		err = l.name(l.tail, l.from)
+		err = l.assignNumber(l.tail, l.firstNeeded)
 	}
-	l.synced.Store(l.written.Load())
+	l.syncedTo.Store(l.writtenTo.Load())
 	l.reserved = l.tail.header.Reserved
 	return err
 }
@@ -202,15 +202,15 @@ func (l *Log) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-l.failure.over:
+	case <-l.failure.failed:
 		return fmt.Errorf("%s: %w", l.dir.segments(), l.failure.err)
 	}
 }
 
 // Close writes and syncs all records, closes the log and unlocks the state directory. Further calls return the same error.
-func (l *Log) Close() error { return l.close() }
+func (l *Log) Close() error { return l.closeOnce() }
 
-func (l *Log) end() error {
+func (l *Log) shutDown() error {
 	close(l.stop)
 	l.loops.Wait()
 	l.keeping.Lock()
@@ -218,16 +218,16 @@ func (l *Log) end() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	l.mu.Lock()
-	l.append(&line{kind: closing, number: uint64(l.last)})
+	l.appendLine(&line{kind: closedLine, number: uint64(l.last)})
 	l.mu.Unlock()
 	err := l.syncLocked()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.over = true
+	l.closed = true
 	if l.spare != nil {
 		err = errors.Join(err, l.spare.Close())
 	}
-	return errors.Join(err, l.target.Close(), l.exclusive.Close())
+	return errors.Join(err, l.target.Close(), l.lockFile.Close())
 }
 
 // Ready returns nil if the log can record a grant now: it has space, and a sync of it succeeds. Ready syncs the journal, and returns when
@@ -242,7 +242,7 @@ func (l *Log) Ready() error {
 	if err := l.MakeRoom(context.Background(), next); err != nil {
 		return err
 	}
-	return l.sync(l.synced.Load() + 1)
+	return l.sync(l.syncedTo.Load() + 1)
 }
 
 // Size returns the size of the journal in bytes, with its history and the spare space. It leaves out files that it cannot read.

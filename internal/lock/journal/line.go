@@ -14,16 +14,16 @@ import (
 
 // The kinds of lines, in addition to the kinds of records.
 const (
-	repeated lock.Kind = lock.Published + 1 + iota // a copy of a hold from an earlier segment
-	head                                           // the first line of a segment
-	synced                                         // the bytes before the number are synced
-	closing                                        // the server stopped in order; the number is the last token
+	heldLine    lock.Kind = lock.Published + 1 + iota // a copy of a hold from an earlier segment
+	segmentLine                                       // the first line of a segment
+	syncedLine                                        // the bytes before the number are synced
+	closedLine                                        // the server stopped in order; the number is the last token
 )
 
 // keys are the first bytes of the lines of each kind.
 var keys = [...]string{
 	lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
-	repeated: `{"held":`, head: `{"segment":`, synced: `{"synced":`, closing: `{"closed":`,
+	heldLine: `{"held":`, segmentLine: `{"segment":`, syncedLine: `{"synced":`, closedLine: `{"closed":`,
 }
 
 // line is one line of the journal.
@@ -40,25 +40,25 @@ const version = 1
 
 // header is the first line of a segment, without its number.
 type header struct {
-	Version  uint32
-	Start    uint32       // the start of the server that wrote it
-	Boot     string       // the id of the boot that its times are of
-	At       lock.Instant // when it began
-	Last     lock.Token   // the largest token before it
-	Reserved lock.Token   // tokens up to this one may have been given
-	From     uint64       // the first segment that a start must read to find all holds
-	Length   uint64       // the length of the lines of the segment before it
+	Version     uint32
+	Start       uint32       // the start of the server that wrote it
+	Boot        string       // the id of the boot that its times are of
+	At          lock.Instant // when it began
+	Last        lock.Token   // the largest token before it
+	Reserved    lock.Token   // tokens up to this one may have been given
+	FirstNeeded uint64       // the first segment that a start must read to find all holds
+	Length      uint64       // the length of the lines of the segment before it
 }
 
-// append appends a line with its checksum and newline to c.b.
-func (c *coder) append(l *line) {
+// writeLine appends a line with its checksum and newline to c.b.
+func (c *coder) writeLine(l *line) {
 	begin := len(c.b)
 	c.line(l)
 	c.b = append(appendSum(c.b, c.b[begin:]), '\n')
 }
 
-// read parses one line, without its newline. It accepts only lines in the form that append writes. The record is valid until the next call.
-func (c *coder) read(b []byte, l *line) error {
+// readLine parses one line, without its newline. It accepts only lines in the form that writeLine writes. The record is valid until the next call.
+func (c *coder) readLine(b []byte, l *line) error {
 	body := b[:max(0, len(b)-sumLength)]
 	if sum := b[len(body):]; !bytes.Equal(sum, appendSum(make([]byte, 0, sumLength), body)) {
 		return errors.New("the checksum is wrong")
@@ -76,13 +76,13 @@ func (c *coder) read(b []byte, l *line) error {
 		}
 	}
 	if int(l.kind) == len(keys) {
-		return errors.New("no kind of line")
+		return errors.New("an unknown kind of line")
 	}
 	c.line(l)
 	if c.err == nil && len(c.b) > 0 {
 		c.fail("an unknown field")
 	}
-	if c.err == nil && l.kind <= repeated && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "" && l.kind != repeated) {
+	if c.err == nil && l.kind <= heldLine && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "" && l.kind != heldLine) {
 		return errors.New("a record without a name or cause")
 	}
 	return c.err
@@ -102,19 +102,19 @@ func appendSum(b, of []byte) []byte {
 // line codes a line up to its checksum.
 func (c *coder) line(l *line) {
 	c.literal(keys[l.kind])
-	if l.kind <= repeated {
+	if l.kind <= heldLine {
 		c.record(l)
 		return
 	}
 	numberValue(c, &l.number)
-	if h := &l.header; l.kind == head {
+	if h := &l.header; l.kind == segmentLine {
 		number(c, `,"version":`, &h.Version)
 		number(c, `,"start":`, &h.Start)
 		text(c, `,"boot_id":`, &h.Boot)
 		c.instant(`,"time":`, `,"boot":`, &h.At, lock.Instant{})
 		number(c, `,"last":`, &h.Last)
 		number(c, `,"reserved":`, &h.Reserved)
-		number(c, `,"from":`, &h.From)
+		number(c, `,"from":`, &h.FirstNeeded)
 		number(c, `,"length":`, &h.Length)
 	}
 }
@@ -148,7 +148,7 @@ func (c *coder) record(l *line) {
 	if c.key(`,"file":`, r.File != nil) {
 		c.file(r)
 	}
-	if l.kind == lock.Granted || l.kind == lock.Changed || l.kind == repeated {
+	if l.kind == lock.Granted || l.kind == lock.Changed || l.kind == heldLine {
 		c.hold(h, r.At)
 	}
 	if l.kind == lock.Ended {

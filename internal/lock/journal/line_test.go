@@ -34,11 +34,11 @@ func everyLine() []line {
 		{kind: lock.Changed, record: &lock.Record{Kind: lock.Changed, Cause: lock.CauseRenew, Hold: hold, By: owner, At: later}},
 		{kind: lock.Ended, record: &lock.Record{Kind: lock.Ended, Cause: lock.CauseBreak, Hold: ended, By: other, At: later}, held: 8},
 		{kind: lock.Published, record: &lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: ended, By: owner, At: later, File: file}},
-		{kind: repeated, record: &lock.Record{Kind: repeated, Hold: short, By: owner}},
-		{kind: head, number: 7, header: header{1, 2, "b", at, 3, 4, 5, 6}},
-		{kind: synced, number: 1<<64 - 1},
-		{kind: synced},
-		{kind: closing, number: 1},
+		{kind: heldLine, record: &lock.Record{Kind: heldLine, Hold: short, By: owner}},
+		{kind: segmentLine, number: 7, header: header{1, 2, "b", at, 3, 4, 5, 6}},
+		{kind: syncedLine, number: 1<<64 - 1},
+		{kind: syncedLine},
+		{kind: closedLine, number: 1},
 	}
 }
 
@@ -47,13 +47,13 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 	for range 2 { // the second time with what the line has
 		for _, want := range everyLine() {
 			w.b = w.b[:0]
-			w.append(&want)
+			w.writeLine(&want)
 			text := strings.TrimSuffix(string(w.b), "\n")
 			if !json.Valid(w.b) || strings.ContainsAny(text, "\n\x00") {
 				t.Errorf("no JSON: %s", w.b)
 			}
 			var got line
-			if err := r.read([]byte(text), &got); err != nil {
+			if err := r.readLine([]byte(text), &got); err != nil {
 				t.Fatalf("%v: %s", err, text)
 			}
 			if got.record != nil && want.record == nil {
@@ -70,16 +70,16 @@ func TestALineIsReadAsAWhole(t *testing.T) {
 	var w, r coder
 	for _, l := range everyLine() {
 		w.b = w.b[:0]
-		w.append(&l)
+		w.writeLine(&l)
 		text := string(w.b[:len(w.b)-1])
 		var got line
 		for i := range text {
 			changed := []byte(text)
 			changed[i] ^= 1
-			if r.read(changed, &got) == nil {
+			if r.readLine(changed, &got) == nil {
 				t.Errorf("a bit is wrong: %s", changed)
 			}
-			if r.read([]byte(text[:i]), &got) == nil {
+			if r.readLine([]byte(text[:i]), &got) == nil {
 				t.Errorf("cut off: %s", text[:i])
 			}
 		}
@@ -91,19 +91,19 @@ func FuzzRead(f *testing.F) {
 	var w coder
 	for _, l := range everyLine() {
 		w.b = w.b[:0]
-		w.append(&l)
+		w.writeLine(&l)
 		f.Add(string(w.b[:len(w.b)-1-sumLength]))
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		text := string(appendSum([]byte(body), []byte(body)))
 		var w, r coder
 		var l line
-		if r.read([]byte(text), &l) != nil {
+		if r.readLine([]byte(text), &l) != nil {
 			return
 		}
-		w.append(&l)
+		w.writeLine(&l)
 		var again line
-		if err := r.read(w.b[:len(w.b)-1], &again); err != nil || !reflect.DeepEqual(l, again) {
+		if err := r.readLine(w.b[:len(w.b)-1], &again); err != nil || !reflect.DeepEqual(l, again) {
 			t.Errorf("%s\n%s\n%v", text, w.b, err)
 		}
 	})

@@ -80,7 +80,7 @@ func (p powerPlay) perform(t *testing.T, base string, found, acts []act) {
 	for _, h := range l.loaded.Holds {
 		held[h.Name] = h
 	}
-	say := func(format string, args ...any) { err = errors.Join(err, powerloss.Say(fmt.Sprintf(format, args...))) }
+	say := func(format string, args ...any) { err = errors.Join(err, powerloss.Note(fmt.Sprintf(format, args...))) }
 	say("started %d", l.loaded.Start)
 	for _, a := range found {
 		if a.name != "" {
@@ -260,7 +260,7 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 		{"before a grant is acknowledged", "acquire, release, acquire", fileSync("00000001.jsonl", "may "), "is held by nobody, want one of [ada]"},
 		{"of a new journal before it is renamed", "acquire on a fresh state directory", fileSync("spare", ""), "it does not start"},
 		{"of the directory after the first segment", "acquire, release, acquire", directorySync("state/journal", ""), "came twice"},
-		{"of the directory before a new segment", "segments", directorySync("state/journal", "did "), "said: "},
+		{"of the directory before a new segment", "segments", directorySync("state/journal", "did "), "notes: "},
 		{"of the old segment before the new one", "segments", fileSync("00000001.jsonl", "did "), "it does not start"},
 		{"of a header before older segments go", "old segments go", fileSync("00000003.jsonl", "did "), "is missing"},
 		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
@@ -269,7 +269,7 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 			p := powerPlayNamed(guard.play).begin(t)
 			r := p.Record()
 			t.Parallel()
-			images, wrong := p.Try(r, 4*power.Most, guard.without)
+			images, wrong := p.Check(r, 4*power.Most, guard.without)
 			if !strings.Contains(wrong, guard.want) {
 				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())
 			}
@@ -286,7 +286,7 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 		want       string // what is wrong then
 	}{
 		{"of the old segment", "two releases", true, fileSync("00000001.jsonl", ""), "history"},
-		{"of the new segment", "acquire, release, acquire", false, fileSync("spare", ""), "said: "},
+		{"of the new segment", "acquire, release, acquire", false, fileSync("spare", ""), "notes: "},
 		{"of its name", "acquire, release, acquire", false, directorySync("state/journal", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 			}
 			var found []string
 			for again := range p.Starts(images, n) {
-				looked, wrong := p.Try(again, 4*power.Most, guard.without)
+				looked, wrong := p.Check(again, 4*power.Most, guard.without)
 				if strings.Contains(wrong, guard.want) {
 					return
 				}

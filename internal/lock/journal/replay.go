@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -13,17 +14,18 @@ import (
 
 // content is what the segments of a state directory contain.
 type content struct {
-	holds    map[lock.Token]lock.Hold
-	token    lock.Token // the largest in a record
-	reserved lock.Token
-	clean    bool   // the server stopped in order
-	events   bool   // the last segment has entries of the history
-	torn     bool   // it ends with a part of a line, or with lines behind a hole
-	number   uint64 // the last segment that was begun; 0: there is none
-	header   header // of it
-	boot     string // the id of this boot
-	distrust bool   // the last server saw a sync fail
-	length   int64  // where its lines end
+	holds      map[lock.Token]lock.Hold
+	token      lock.Token // the largest in a record
+	reserved   lock.Token
+	clean      bool         // the server stopped in order
+	events     bool         // the last segment has entries of the history
+	torn       bool         // it ends with a part of a line, or with lines behind a hole
+	number     uint64       // the last segment that was begun; 0: there is none
+	header     header       // of it
+	at         lock.Instant // the time of the last line that has one
+	boot       string       // the id of this boot
+	syncFailed bool         // the last server saw a sync fail
+	length     int64        // where its lines end
 }
 
 // reader reads the segments of a state directory.
@@ -39,52 +41,58 @@ type reader struct {
 // tore. Any other fault is an error that names file and line.
 func (d stateDir) read(now lock.Instant, boot string) (*content, error) {
 	r := &reader{dir: d, now: now, content: content{holds: make(map[lock.Token]lock.Hold), boot: boot}}
-	if _, err := os.Lstat(d.distrust()); err == nil {
-		r.distrust = true
+	if _, err := os.Lstat(d.failedMarker()); err == nil {
+		r.syncFailed = true
 	}
-	headers, err := r.headers()
+	headers, err := r.readHeaders()
 	if err != nil || r.number == 0 {
 		return &r.content, err
 	}
-	for number := r.header.From; number <= r.number; number++ {
+	for number := r.header.FirstNeeded; number <= r.number; number++ {
 		limit := int64(-1)
 		if number < r.number {
 			limit = int64(headers[number+1].Length)
 		}
-		if r.length, err = r.segment(number, headers[number], limit); err != nil {
+		if r.length, err = r.readSegment(number, headers[number], limit); err != nil {
 			return nil, err
+		}
+	}
+	if !r.sameBoot(r.header) || r.at.Boot > r.now.Boot { // one start wrote all these segments, perhaps in another time namespace
+		for token, h := range r.holds {
+			h.Acquired, h.Renewed = r.onThisBoot(h.Acquired), r.onThisBoot(h.Renewed)
+			r.holds[token] = h
 		}
 	}
 	return &r.content, nil
 }
 
-// headers finds the last segment that was begun, and returns the headers of all segments from its From on. Behind it there can be one that has
+// readHeaders finds the last segment that was begun, and returns the headers of all segments from FirstNeeded on. Behind it there can be one that has
 // only zeros, or lines that were never synced.
-func (r *reader) headers() (map[uint64]header, error) {
+func (r *reader) readHeaders() (map[uint64]header, error) {
 	numbers, err := r.dir.numbers()
 	if err != nil || len(numbers) == 0 {
 		return nil, err
 	}
 	all := make(map[uint64]header)
 	for _, number := range slices.Backward(numbers) {
-		h, begun, err := r.head(number)
+		h, hasHeader, err := r.readHeader(number)
 		if err != nil {
 			return nil, err
 		}
-		if all[number] = h; begun && r.number == 0 {
+		if all[number] = h; hasHeader && r.number == 0 {
 			r.number, r.header, r.reserved = number, h, h.Reserved
 		}
-		if r.number > 0 && number == r.header.From {
+		if r.number > 0 && number == r.header.FirstNeeded {
 			break
 		}
-		if r.number > 0 && !begun {
+		if r.number > 0 && !hasHeader {
 			return nil, damaged(r.dir.segment(number), 1, errors.New("its first line is missing"))
 		}
 	}
 	if r.number == 0 {
 		return nil, damaged(r.dir.segment(numbers[0]), 1, errors.New("its first line is missing"))
 	}
-	for number := r.header.From; number <= r.number; number++ {
+	for number := r.header.FirstNeeded; number <= r.number; number++ {
 		if _, ok := all[number]; !ok {
 			return nil, fmt.Errorf("%s is missing", r.dir.segment(number))
 		}
@@ -92,22 +100,24 @@ func (r *reader) headers() (map[uint64]header, error) {
 	return all, nil
 }
 
-// head returns the header of a segment, or false if it has none and nothing in it was synced.
-func (r *reader) head(number uint64) (header, bool, error) {
+// readHeader returns the header of a segment, or false if it has none and nothing in it was synced.
+func (r *reader) readHeader(number uint64) (header, bool, error) {
 	path := r.dir.segment(number)
-	all, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return header{}, false, err
 	}
-	text, _, whole := bytes.Cut(all, newline)
-	wrong := r.parse(text, whole)
+	defer f.Close()
+	text, err := bufio.NewReader(f).ReadBytes('\n')
+	wrong := r.parse(bytes.TrimSuffix(text, newline), err == nil)
 	switch h := r.line.header; {
 	case wrong != nil:
-		if r.proven(all, 0, false) {
-			return header{}, false, damaged(path, 1, wrong)
+		all, err := os.ReadFile(path)
+		if err == nil && r.laterLineProvesWritten(all, 0, false) {
+			err = damaged(path, 1, wrong)
 		}
-		return header{}, false, nil
-	case r.line.kind != head || r.line.number != number:
+		return header{}, false, err
+	case r.line.kind != segmentLine || r.line.number != number:
 		return header{}, false, damaged(path, 1, errors.New("it is the first line of another file"))
 	case h.Version != version:
 		return header{}, false, fmt.Errorf("%s:1: version %d of the format; this program reads version %d", path, h.Version, version)
@@ -123,11 +133,12 @@ func (r *reader) parse(text []byte, whole bool) error {
 	if !whole {
 		return errors.New("a part is missing")
 	}
-	return r.coder.read(text, &r.line)
+	return r.coder.readLine(text, &r.line)
 }
 
-// scan reads the lines of a segment that contain the key, and calls each for them until that returns false. They end at the limit for certain.
-// With the limit -1 the first line that is not whole ends them if torn returns true, and is damage otherwise. scan returns where they end.
+// scan reads the lines of a segment that contain the key, and calls each for them until that returns false. If the limit is not negative,
+// the lines end exactly there. Otherwise the first line that is not whole ends them if torn returns true, and is damage otherwise. scan
+// returns where they end.
 func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []byte, start int64) bool, each func() bool) (int64, error) {
 	path := r.dir.segment(number)
 	all, err := os.ReadFile(path)
@@ -154,29 +165,29 @@ func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []b
 	return limit, nil
 }
 
-// segment takes the lines of a segment into account.
-func (r *reader) segment(number uint64, h header, limit int64) (end int64, err error) {
+// readSegment takes the lines of a segment into account.
+func (r *reader) readSegment(number uint64, h header, limit int64) (end int64, err error) {
 	r.events = false
 	survived := r.survived(h)
 	torn := func(rest []byte, start int64) bool {
 		r.torn = len(bytes.Trim(rest, "\x00")) > 0
-		return !r.proven(rest, start, survived)
+		return !r.laterLineProvesWritten(rest, start, survived)
 	}
-	return r.scan(number, limit, nil, torn, func() bool { r.apply(h); return true })
+	return r.scan(number, limit, nil, torn, func() bool { r.apply(); return true })
 }
 
 // survived reports whether everything that was written to a segment is still there: the system has not ended since then.
-func (c *content) survived(h header) bool { return !c.distrust && c.sameBoot(h) }
+func (c *content) survived(h header) bool { return !c.syncFailed && c.sameBoot(h) }
 
 func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
 
-// proven reports whether a later line proves that the line at start, the first of the rest, was written, and survived: a mark of a sync, or, if
-// everything survived, any line.
-func (r *reader) proven(rest []byte, start int64, survived bool) bool {
+// laterLineProvesWritten reports whether a later line proves that the line at start, the first of the rest, was written, and survived: a
+// mark of a sync, or, if everything survived, any line.
+func (r *reader) laterLineProvesWritten(rest []byte, start int64, survived bool) bool {
 	for len(rest) > 0 {
 		text, left, whole := bytes.Cut(rest, newline)
 		text = text[bytes.LastIndexByte(text, 0)+1:]
-		if whole && r.coder.read(text, &r.line) == nil && (survived || r.line.kind == synced && int64(r.line.number) > start) {
+		if whole && r.coder.readLine(text, &r.line) == nil && (survived || r.line.kind == syncedLine && int64(r.line.number) > start) {
 			return true
 		}
 		rest = left
@@ -185,39 +196,41 @@ func (r *reader) proven(rest []byte, start int64, survived bool) bool {
 }
 
 // apply takes one line of a segment into account.
-func (r *reader) apply(h header) {
+func (r *reader) apply() {
 	l := &r.line
-	r.clean = l.kind == closing
+	r.clean = l.kind == closedLine
+	if l.kind < heldLine {
+		r.at = l.record.At
+	}
 	switch l.kind {
-	case head:
+	case segmentLine:
 		r.token, r.reserved = max(r.token, l.header.Last), max(r.reserved, l.header.Reserved)
-	case lock.Granted, lock.Changed, repeated:
+		r.at = l.header.At
+	case lock.Granted, lock.Changed, heldLine:
 		hold := l.record.Hold
 		r.token = max(r.token, hold.Token)
 		delete(r.holds, l.record.Replaces)
-		if !r.sameBoot(h) {
-			hold.Acquired, hold.Renewed = onThisBoot(hold.Acquired, r.now), onThisBoot(hold.Renewed, r.now)
-		}
 		r.holds[hold.Token] = hold
 	case lock.Ended:
 		delete(r.holds, l.record.Hold.Token)
 	}
-	r.events = r.events || l.event()
+	r.events = r.events || l.isEntry()
 }
 
-// onThisBoot maps a moment of another boot by the wall clock. If that went backwards since, the moment is now.
-func onThisBoot(then, now lock.Instant) lock.Instant {
-	ago := now.Wall.Sub(then.Wall)
-	if ago < 0 {
-		return now
+// onThisBoot maps a moment of the boot that wrote the lines. The wall clock counts from the last line only, because it may have been set
+// before. If it went backwards since then, the moment is now.
+func (r *reader) onThisBoot(then lock.Instant) lock.Instant {
+	since := r.now.Wall.Sub(r.at.Wall)
+	if since < 0 {
+		return r.now
 	}
-	return lock.Instant{Wall: then.Wall, Boot: now.Boot - ago}
+	return lock.Instant{Wall: then.Wall, Boot: r.now.Boot - since - max(0, r.at.Boot-then.Boot)}
 }
 
 // loaded returns the content for a start, or a move to another log.
 func (c *content) loaded() lock.Loaded {
 	last := c.token
-	if !c.clean && !c.survived(c.header) {
+	if !c.clean { // observers may have got tokens that no record has
 		last = max(last, c.reserved)
 	}
 	all := lock.Loaded{Last: last, Start: c.header.Start}

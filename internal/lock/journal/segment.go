@@ -27,7 +27,7 @@ type segment struct {
 	file
 	number uint64
 	path   string
-	self   fs.FileInfo
+	opened fs.FileInfo
 	base   lock.Position // the position of its first byte
 	size   int64         // with the zeros, which are synced
 	header header
@@ -41,14 +41,14 @@ func (l *Log) openSpare() (*segment, error) {
 		return nil, err
 	}
 	s := &segment{file: l.o.wrap(diskFile{f}), path: l.dir.spare()}
-	if s.self, err = f.Stat(); err != nil {
+	if s.opened, err = f.Stat(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil
 }
 
-// name gives the spare file the number of a segment. A start ignores a segment without a header.
-func (l *Log) name(s *segment, number uint64) error {
+// assignNumber gives the spare file the number of a segment. A start ignores a segment without a header.
+func (l *Log) assignNumber(s *segment, number uint64) error {
 	path := l.dir.segment(number)
 	if err := os.Rename(s.path, path); err != nil {
 		return err
@@ -60,10 +60,10 @@ func (l *Log) name(s *segment, number uint64) error {
 	return nil
 }
 
-// gone returns ErrGone if the path no longer leads to the segment: no start would read it.
-func (s *segment) gone() error {
+// checkExists returns ErrGone if the path no longer leads to the segment: no start would read it.
+func (s *segment) checkExists() error {
 	there, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.self, there) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.opened, there) {
 		return ErrGone
 	}
 	return nil
@@ -71,10 +71,10 @@ func (s *segment) gone() error {
 
 const (
 	piece = 4 << 10 // zeros are written in pieces of a page: after one large write each sync takes longer, on ext4 for good
-	batch = 64      // so many of them are synced at a time, so that syncs of lines in between stay short
+	batch = 64      // the number of pieces between two syncs, so that syncs of lines in between stay short
 )
 
-var nothing [piece]byte
+var zeros [piece]byte
 
 // fill writes zeros to a segment without lines, up to a size at least, and cuts off all bytes behind them.
 func (l *Log) fill(s *segment, to int64) error {
@@ -93,10 +93,10 @@ func (l *Log) fill(s *segment, to int64) error {
 		size, err := s.size, error(nil)
 		for n := 0; n < batch && size < to && err == nil; n++ {
 			var written int
-			written, err = s.WriteAt(nothing[:], size)
+			written, err = s.WriteAt(zeros[:], size)
 			size += int64(written)
 		}
-		if err != nil && !full(err) {
+		if err != nil && !isFull(err) {
 			return l.failure.set(err)
 		}
 		if err := l.datasync(s); err != nil {

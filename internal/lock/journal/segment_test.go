@@ -209,7 +209,7 @@ func TestARewriteLeavesSpaceForReleases(t *testing.T) {
 	number := l.tail.number
 	s.faults.set(func(f *faults) {
 		f.onWrite = func(b []byte, _ int64) error {
-			if strings.Contains(string(b), keys[repeated]) {
+			if strings.Contains(string(b), keys[heldLine]) {
 				s.faults.set(func(f *faults) { f.onWrite = nil })
 				for table.l.Room(table.last + 1) {
 					table.last++

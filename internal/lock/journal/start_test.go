@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +19,7 @@ func TestTokensGrowAfterAnyEndOfTheServer(t *testing.T) {
 	}{
 		"in order":             {func(s *scene, l *Log) { l.Close() }, 2},
 		"in order, and a boot": {func(s *scene, l *Log) { l.Close(); s.clock.reboot(time.Hour) }, 2},
-		"by a kill":            {func(s *scene, l *Log) { s.crash(l) }, 2},
+		"by a kill":            {func(s *scene, l *Log) { s.crash(l) }, tokenBlock},
 		"by a loss of power":   {func(s *scene, l *Log) { s.crash(l); s.clock.reboot(time.Hour) }, tokenBlock},
 		"without a boot id":    {func(s *scene, l *Log) { s.crash(l); s.clock.boot = "" }, tokenBlock},
 		"by a failed sync":     {func(s *scene, l *Log) { l.failure.set(os.ErrInvalid); s.crash(l) }, tokenBlock},
@@ -63,18 +65,42 @@ func TestTokensComeFromSyncedBlocks(t *testing.T) {
 	}
 }
 
+// Grants that wait for their directories can use up half a block: the next one waits, and does not spin.
+func TestTooManyPendingGrantsWait(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.MakeRoom(ctx, l.last+tokenBlock/2+1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestTimesOfAnotherBoot(t *testing.T) {
 	for name, c := range map[string]struct {
-		off time.Duration
-		age time.Duration
-	}{"forward": {time.Hour, time.Hour + time.Minute}, "the wall clock went back": {-time.Hour, 0}} {
+		off  time.Duration
+		age  time.Duration
+		step time.Duration // of the wall clock between two records
+		same bool          // the id of the boot is the same, as in another time namespace
+	}{
+		"forward":                  {time.Hour, time.Hour + time.Minute, 0, false},
+		"the boot clock went back": {time.Hour, time.Hour + time.Minute, 0, true},
+		"the wall clock went back": {-time.Hour, 0, 0, false},
+		"the wall clock was set":   {time.Hour, time.Hour + time.Minute, 24 * time.Hour, false},
+		"it was set back":          {time.Hour, time.Hour + time.Minute, -24 * time.Hour, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			l := s.mustOpen()
 			h := s.acquire(l, "/a_lock")
 			s.clock.advance(time.Minute)
+			s.clock.step(c.step)
+			s.release(l, s.acquire(l, "/b_lock"))
 			s.crash(l)
-			s.clock.reboot(c.off)
+			boot := s.clock.boot
+			if s.clock.reboot(c.off); c.same {
+				s.clock.boot = boot
+			}
 			for range 3 { // later starts of the same boot change nothing
 				l = s.mustOpen()
 				got, now := l.loaded.Holds[0], s.clock.Now()
@@ -98,7 +124,7 @@ func TestASecondServerIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := s.mustOpen()
-	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := Claim(s.state, s.clock, s.clock.boot); return err }()} {
+	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := ReserveDir(s.state, s.clock, s.clock.boot); return err }()} {
 		if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
 			t.Errorf("got %v", err)
 		}
@@ -137,7 +163,7 @@ func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 func TestOpenRefusesAClaimedDirectory(t *testing.T) {
 	s := newScene(t)
 	claim := func() (lock.Token, error) {
-		c, last, err := Claim(s.state, s.clock, s.clock.boot)
+		c, last, err := ReserveDir(s.state, s.clock, s.clock.boot)
 		if err == nil {
 			c.Close()
 		}
@@ -160,7 +186,7 @@ func TestOpenRefusesAClaimedDirectory(t *testing.T) {
 	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), "are in etcd: is the section [etcd] missing?") {
 		t.Errorf("Open: %v", err)
 	}
-	if err := os.Remove(filepath.Join(s.state, elsewhere)); err != nil {
+	if err := os.Remove(filepath.Join(s.state, elsewhereMarker)); err != nil {
 		t.Fatal(err)
 	}
 	s.mustOpen().Close()

@@ -15,24 +15,47 @@ import (
 type upkeep struct {
 	keeping sync.Mutex // held for upkeep; taken before syncing
 	spare   *segment   // nil: not made yet
+	syncDue int64      // the end of the log at the last call of syncOlder; for run
 }
 
 // keepEvery is the interval of keep. It is the longest time for which a record without a waiting caller stays unwritten.
 const keepEvery = 100 * time.Millisecond
 
-// run calls keep until the log is closed.
+// syncEvery is the interval of syncOlder.
+const syncEvery = time.Second
+
+// run calls keep and syncOlder until the log is closed.
 func (l *Log) run() {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
-	for {
-		if err := l.keep(false); err != nil && !full(err) && !errors.Is(err, lock.ErrClosed) && l.failure.get() == nil {
-			l.o.Log.Error("the journal could not be extended", "err", err)
+	logged := "" // the error of the last round
+	for n := 1; ; n++ {
+		text := ""
+		if err := l.keep(false); err != nil && !isFull(err) && !errors.Is(err, lock.ErrClosed) && l.failure.get() == nil {
+			if text = err.Error(); text != logged {
+				l.o.Log.Error("the journal could not be extended", "err", err)
+			}
+		}
+		logged = text
+		if n%int(syncEvery/keepEvery) == 0 {
+			l.syncOlder()
 		}
 		select {
 		case <-l.stop:
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// syncOlder syncs the records that were there at the last call: no caller waits for a sync of the ends of holds.
+func (l *Log) syncOlder() {
+	l.mu.Lock()
+	due := l.syncDue
+	l.syncDue = int64(l.endAt)
+	l.mu.Unlock()
+	if l.o.Durable {
+		_ = l.sync(due) // a full disk; other errors make the log fail
 	}
 }
 
@@ -47,7 +70,7 @@ func (l *Log) keep(early bool) error {
 	if err := l.write(end); err != nil {
 		return err
 	}
-	if err := l.tail.gone(); err != nil {
+	if err := l.tail.checkExists(); err != nil {
 		return l.failure.set(err)
 	}
 	size, due := l.plan()
@@ -68,8 +91,8 @@ func (l *Log) keep(early bool) error {
 func (l *Log) plan() (size int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	needed := l.needed(l.awaited)
-	return needed + l.standing + max(l.o.MaxSize, l.standing), l.free() < needed+l.o.MaxSize/4 || l.last+tokenBlock/2 > l.reserved
+	needed := l.needed(l.requestedToken)
+	return needed + l.holdSpace + max(l.o.MaxSize, l.holdSpace), l.free() < needed+l.o.MaxSize/4 || l.last+tokenBlock/2 > l.reserved
 }
 
 // prepare makes the spare segment, or makes it larger.
@@ -85,7 +108,7 @@ func (l *Log) prepare(size int64) (err error) {
 // rotate makes the spare segment the tail. Records that arrive meanwhile stay in memory, and their callers wait for one short sync.
 func (l *Log) rotate() error {
 	old := l.tail
-	if err := l.name(l.spare, old.number+1); err != nil {
+	if err := l.assignNumber(l.spare, old.number+1); err != nil {
 		return err
 	}
 	l.syncing.Lock()
@@ -93,10 +116,10 @@ func (l *Log) rotate() error {
 	if err := l.syncLocked(); err != nil { // nearly all records, while other sessions write
 		return err
 	}
-	if err := l.change(); err != nil {
+	if err := l.switchSegment(); err != nil {
 		return err
 	}
-	l.synced.Store(int64(l.target.base))
+	l.syncedTo.Store(int64(l.target.base))
 	if err := l.syncLocked(); err != nil { // its header, which allows the removal of older segments
 		return err
 	}
@@ -107,8 +130,8 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// change directs appends to the spare segment, and syncs the old one before it writes to the new one.
-func (l *Log) change() error {
+// switchSegment directs appends to the spare segment, and syncs the old one before it writes to the new one.
+func (l *Log) switchSegment() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	for changed := false; !changed; {
@@ -132,9 +155,9 @@ func (l *Log) changeTail() bool {
 		return false
 	}
 	length := uint64(l.endAt - l.tail.base)
-	l.tail, l.events, l.copying = l.spare, false, l.standing
+	l.tail, l.events, l.rewriteSpace = l.spare, false, l.holdSpace
 	l.tail.base = l.endAt
-	l.appendHeader(l.from, length)
+	l.appendHeader(l.firstNeeded, length)
 	return true
 }
 
@@ -142,9 +165,9 @@ func (l *Log) changeTail() bool {
 func (l *Log) appendHeader(from, length uint64) {
 	l.tail.header = header{
 		Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: l.o.Clock.Now(),
-		Last: l.last, Reserved: l.last + tokenBlock, From: from, Length: length,
+		Last: l.last, Reserved: l.last + tokenBlock, FirstNeeded: from, Length: length,
 	}
-	l.append(&line{kind: head, number: l.tail.number, header: l.tail.header})
+	l.appendLine(&line{kind: segmentLine, number: l.tail.number, header: l.tail.header})
 }
 
 // headerSynced allows grants of the tokens that the header of the tail reserves.
@@ -162,15 +185,15 @@ func (l *Log) rewrite() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for _, s := range l.stands { // holds that come and go meanwhile do no harm
-		l.repeat(s.hold)
+	for _, s := range l.standing { // holds that come and go meanwhile do no harm
+		l.appendCopy(s.hold)
 		if n++; n%rewriteBatch == 0 {
 			if err := l.syncTail(); err != nil {
 				return err
 			}
 		}
 	}
-	l.from, l.copying = l.tail.number, 0 // the next header has it, after a sync of the copies
+	l.firstNeeded, l.rewriteSpace = l.tail.number, 0 // the next header has it, after a sync of the copies
 	return nil
 }
 
@@ -187,18 +210,19 @@ func (l *Log) syncTail() error {
 	}
 }
 
-// rotateAfter is the age at which a segment with entries of the history ends, so that Sweep can remove them when they are old.
+// rotateAfter is the age after which Sweep ends a segment with entries of the history, so that it can remove them when they are old.
 const rotateAfter = 24 * time.Hour
 
-// Sweep begins a new segment each day, and removes from the history what is older or larger than Options allow.
+// Sweep removes the segments of the history that are older or larger than Options allow. It begins a new segment if the tail has entries of
+// the history and is older than rotateAfter, or if it can remove old segments afterwards. It returns an error of the disk.
 func (l *Log) Sweep(context.Context) error {
 	if l.failure.get() != nil {
 		return nil // Run returns it
 	}
 	l.keeping.Lock()
-	freed := l.prune()
+	rotationNeeded := l.prune()
 	l.mu.Lock()
-	early := freed || l.events && l.o.Clock.Now().Boot-l.tail.header.At.Boot > rotateAfter
+	early := rotationNeeded || l.events && l.o.Clock.Now().Boot-l.tail.header.At.Boot > rotateAfter
 	l.mu.Unlock()
 	l.keeping.Unlock()
 	if !early {
@@ -208,10 +232,10 @@ func (l *Log) Sweep(context.Context) error {
 }
 
 // prune removes the segments of the history that are too old, and the oldest ones of too many bytes. It keeps those that a start may read. It
-// reports whether some are too old that a start would not read if there were a new segment.
-func (l *Log) prune() (freed bool) {
+// reports whether a new segment would make further segments removable that are too old.
+func (l *Log) prune() (rotationNeeded bool) {
 	l.mu.Lock()
-	from := l.from
+	from := l.firstNeeded
 	l.mu.Unlock()
 	numbers, err := l.dir.numbers()
 	var total int64
@@ -227,14 +251,16 @@ func (l *Log) prune() (freed bool) {
 		}
 		total += info.Size()
 		old := l.o.HistoryAge > 0 && info.ModTime().Before(oldest)
-		freed = freed || old && numbers[i] < from && numbers[i] >= l.tail.header.From
-		if numbers[i] < l.tail.header.From && (old || l.o.HistorySize > 0 && total > l.o.HistorySize) {
-			err = os.Remove(path)
+		rotationNeeded = rotationNeeded || old && numbers[i] < from && numbers[i] >= l.tail.header.FirstNeeded
+		if numbers[i] < l.tail.header.FirstNeeded && (old || l.o.HistorySize > 0 && total > l.o.HistorySize) {
+			if err = os.Remove(path); err != nil {
+				break
+			}
 			l.o.Log.Info("an old file of the history was removed, see history_days and history_size", "file", path, "bytes", info.Size())
 		}
 	}
 	if err != nil {
 		l.o.Log.Error("old files of the history could not be removed", "err", err)
 	}
-	return freed
+	return rotationNeeded
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// FakeClock is a clock for tests, which move it: steps of the wall clock, suspend, and
-// restarts of the machine included. It is for use by several goroutines.
+// FakeClock is a clock that tests move: time passes, the wall clock steps, and the machine restarts. It is for use by several goroutines.
 type FakeClock struct {
 	mu     sync.Mutex
-	base   func() time.Time // where time goes by itself; nil: it stands still
+	base   func() time.Time // the clock that it follows; nil: it stands still
 	start  time.Time
 	wall   time.Time
 	boot   time.Duration
@@ -25,8 +24,7 @@ func NewFakeClock() *FakeClock {
 	return &FakeClock{wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), boot: time.Hour, bootID: "boot-1"}
 }
 
-// NewRunningClock returns a clock that goes with time.Now, so in the bubble of
-// testing/synctest with its time, and that its methods move on top of that.
+// NewRunningClock returns a clock that follows time.Now, also in a bubble of testing/synctest. Its methods move it further.
 func NewRunningClock() *FakeClock {
 	now := time.Now()
 	return &FakeClock{base: time.Now, start: now, wall: now.Round(0), boot: time.Hour, bootID: "boot-1"}
@@ -53,8 +51,7 @@ func (c *FakeClock) BootID() string {
 	return c.bootID
 }
 
-// Advance lets time go by on both clocks. Suspend of a machine looks the same to a
-// [lock.Clock]; only timers do not notice it, as they do not notice this.
+// Advance moves both clocks forward. The suspend of a machine has the same effect: timers do not notice it.
 func (c *FakeClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +65,7 @@ func (c *FakeClock) StepWall(d time.Duration) {
 	c.wall = c.wall.Add(d)
 }
 
-// Reboot begins another boot, from the boot time 0, after the machine was off for a while.
+// Reboot begins another boot, with the time 0 since boot, after the machine was off for a time.
 func (c *FakeClock) Reboot(id string, off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

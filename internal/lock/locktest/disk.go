@@ -7,7 +7,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Disk is a lock.Disk in memory: it makes every directory, and removes those that it is let. Use NewDisk.
+// Disk is a lock.Disk in memory. It makes every directory, and removes every directory unless OnRemove prevents it. The zero value is ready.
 type Disk struct {
 	mu     sync.Mutex
 	last   uint64
@@ -16,10 +16,7 @@ type Disk struct {
 
 var _ lock.Disk = (*Disk)(nil)
 
-// NewDisk returns a Disk that makes and removes everything.
-func NewDisk() *Disk { return &Disk{} }
-
-// OnRemove has Remove call f first, and fail with its error; nil: no more.
+// OnRemove makes Remove return the error of f; nil: no error.
 func (d *Disk) OnRemove(f func(lock.Hold) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

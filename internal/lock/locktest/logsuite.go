@@ -1,4 +1,7 @@
-// Package locktest has the tests that every implementation of the interfaces of package lock must pass.
+// Package locktest has tests and fakes for the interfaces of package lock: [TestLog] is the suite that every log passes, [CheckHistory] checks the
+// history of clients against [LifeModel], and [Memory], [Disk] and [FakeClock] replace log, disk and clock.
+//
+// Start reading at [TestLog] and [LifeModel].
 package locktest
 
 import (
@@ -13,15 +16,15 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// LogBench opens logs for [TestLog], each on the same storage.
+// LogBench opens logs for [TestLog], all on one storage.
 type LogBench interface {
-	// Open starts on the storage, at first on an empty one.
+	// Open opens a log on the storage, which is empty at first.
 	Open() (lock.Log, error)
-	// Stop ends the log in order.
+	// Stop closes the log in order.
 	Stop(lock.Log) error
-	// Kill ends the log as SIGKILL ends its process: nothing more is written.
+	// Kill ends the log as SIGKILL does: it writes nothing more.
 	Kill(lock.Log)
-	// Now returns the time of the log's clock. It must be after the time of the call before.
+	// Now returns the time of the log's clock. Each call returns a later time.
 	Now() lock.Instant
 }
 
@@ -29,19 +32,19 @@ type LogBench interface {
 func TestLog(t *testing.T, bench func(t *testing.T) LogBench) {
 	for name, test := range map[string]func(*logScene){
 		"a new log is empty":                          (*logScene).empty,
-		"holds that stand are loaded":                 (*logScene).standing,
-		"a hold is loaded as it was":                  (*logScene).whole,
+		"held locks are loaded":                       (*logScene).holdsLoaded,
+		"a hold is loaded as it was":                  (*logScene).holdUnchanged,
 		"names are bytes":                             (*logScene).bytes,
 		"records of one batch keep their order":       (*logScene).order,
-		"a record that was written twice counts once": (*logScene).twice,
-		"tokens and starts grow":                      (*logScene).grow,
+		"a record that was written twice counts once": (*logScene).appendedTwice,
+		"tokens and starts grow":                      (*logScene).tokensGrow,
 		"a kill loses nothing that was waited for":    (*logScene).killed,
 		"records are written without a Wait":          (*logScene).background,
-		"many callers wait":                           (*logScene).many,
-		"a wait for a synced record returns at once":  (*logScene).at,
+		"many callers wait":                           (*logScene).manyCallers,
+		"a wait for a synced record returns at once":  (*logScene).syncedAtOnce,
 		"there is room for the next token":            (*logScene).room,
 		"the history has every entry once":            (*logScene).history,
-		"many records change no hold":                 (*logScene).busy,
+		"many records change no hold":                 (*logScene).manyRecords,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &logScene{T: t, bench: bench(t), holds: make(map[lock.Token]lock.Hold)}
@@ -101,7 +104,7 @@ func (s *logScene) restart(kill bool) {
 	s.check()
 }
 
-// check compares the loaded holds with those that must stand.
+// check compares the loaded holds with the expected ones.
 func (s *logScene) check() {
 	s.Helper()
 	var last lock.Token
@@ -109,7 +112,7 @@ func (s *logScene) check() {
 		want, ok := s.holds[h.Token]
 		if !ok {
 			s.Errorf("%s has token %d, and should not be held", h.Name, h.Token)
-		} else if got, want := plain(h), plain(want); !reflect.DeepEqual(got, want) {
+		} else if got, want := inUTC(h), inUTC(want); !reflect.DeepEqual(got, want) {
 			s.Errorf("got  %+v\nwant %+v", got, want)
 		}
 		if h.Token <= last {
@@ -118,12 +121,12 @@ func (s *logScene) check() {
 		last = h.Token
 	}
 	if len(s.loaded.Holds) != len(s.holds) {
-		s.Errorf("%d holds stand, want %d", len(s.loaded.Holds), len(s.holds))
+		s.Errorf("%d holds, want %d", len(s.loaded.Holds), len(s.holds))
 	}
 }
 
-// plain returns a hold in a form to compare: its times in UTC.
-func plain(h lock.Hold) lock.Hold {
+// inUTC returns a hold with its times in UTC, to compare it.
+func inUTC(h lock.Hold) lock.Hold {
 	h.Acquired.Wall, h.Renewed.Wall = h.Acquired.Wall.UTC(), h.Renewed.Wall.UTC()
 	return h
 }
@@ -146,7 +149,7 @@ func (s *logScene) end(h lock.Hold, cause lock.Cause) lock.Record {
 	return lock.Record{Kind: lock.Ended, Cause: cause, Hold: h, By: h.Owner, At: s.bench.Now()}
 }
 
-// append appends records without waiting, and takes them into account.
+// append appends records without waiting, and changes the expected holds.
 func (s *logScene) append(records ...lock.Record) lock.Position {
 	for _, r := range records {
 		switch r.Kind {
@@ -177,7 +180,7 @@ func (s *logScene) empty() {
 	s.restart(true)
 }
 
-func (s *logScene) standing() {
+func (s *logScene) holdsLoaded() {
 	a, b := s.grant("/a_lock"), s.grant("/b_lock")
 	s.commit(a)
 	s.commit(b)
@@ -190,7 +193,7 @@ func (s *logScene) standing() {
 	s.restart(true)
 }
 
-func (s *logScene) whole() {
+func (s *logScene) holdUnchanged() {
 	r := s.grant("/d/a_lock")
 	s.commit(r)
 	h := &r.Hold
@@ -232,7 +235,7 @@ func (s *logScene) order() {
 	s.restart(true)
 }
 
-func (s *logScene) twice() {
+func (s *logScene) appendedTwice() {
 	a, b := s.grant("/a_lock"), s.grant("/b_lock")
 	end := s.end(a.Hold, lock.CauseRelease)
 	s.commit(a, a, b)
@@ -240,7 +243,7 @@ func (s *logScene) twice() {
 	s.restart(true)
 }
 
-func (s *logScene) grow() {
+func (s *logScene) tokensGrow() {
 	for i := range 4 {
 		r := s.grant("/a_lock")
 		s.commit(r, s.end(r.Hold, lock.CauseRelease))
@@ -275,7 +278,7 @@ func (s *logScene) background() {
 	s.restart(true)
 }
 
-func (s *logScene) many() {
+func (s *logScene) manyCallers() {
 	const callers = 32
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -308,7 +311,7 @@ func (s *logScene) many() {
 	}
 }
 
-func (s *logScene) at() {
+func (s *logScene) syncedAtOnce() {
 	end := s.append(s.grant("/a_lock"))
 	if err := s.log.Wait(s.Context(), end, true); err != nil {
 		s.Fatal(err)
@@ -375,8 +378,8 @@ func (s *logScene) history() {
 	}
 }
 
-// busy has the log drop its older part, if the log does that.
-func (s *logScene) busy() {
+// manyRecords makes so many changes that a log drops its older part, if it does that.
+func (s *logScene) manyRecords() {
 	for i := range 50 {
 		s.commit(s.grant(lock.Name(fmt.Sprintf("/%d_lock", i))))
 	}

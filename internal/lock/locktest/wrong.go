@@ -13,9 +13,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Wrong describes the error in a history whose operations have a Deed and an Answer; "": there is none. It checks the history by LifeModel,
+// CheckHistory describes the error in a history whose operations have a Deed and an Answer; "": there is none. It checks the history by LifeModel,
 // and the order of the tokens of all names.
-func Wrong(all []porcupine.Operation) string {
+func CheckHistory(all []porcupine.Operation) string {
 	if text := tokensOutOfOrder(all); text != "" {
 		return text
 	}
@@ -23,12 +23,12 @@ func Wrong(all []porcupine.Operation) string {
 	if result == porcupine.Ok {
 		return ""
 	}
-	return fmt.Sprintf("the history of %d operations is not linearizable: %s\n%s", len(all), result, stuck(all, info))
+	return fmt.Sprintf("the history of %d operations is not linearizable: %s\n%s", len(all), result, contradiction(all, info))
 }
 
-// stuck describes the first contradiction of a history: of the name with the contradiction, the end of the longest possible order, and
-// the operations that were under way or began next, none of which can follow.
-func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
+// contradiction describes the first contradiction of a history: for the name that has one, the end of the longest possible order, and
+// the next operations, none of which can follow.
+func contradiction(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
 		var best []porcupine.Operation
@@ -86,7 +86,8 @@ func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	return b.String()
 }
 
-// tokensOutOfOrder finds two grants, of any names, of which the one that began after the reply to the other has the smaller token.
+// tokensOutOfOrder describes two grants of any names with one token, or with tokens in the wrong order: the second one began after the reply
+// to the first, and has the smaller token. "": there are none.
 func tokensOutOfOrder(all []porcupine.Operation) string {
 	type grant struct {
 		call, ret int64

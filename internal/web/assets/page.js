@@ -54,7 +54,16 @@ function follow() {
 	const source = new EventSource("/stream" + location.search);
 	source.addEventListener("parts", (e) => show(JSON.parse(e.data)));
 	source.addEventListener("over", () => { source.close(); location.href = "/login"; });
-	source.addEventListener("error", () => report("the server does not answer; trying again …"));
+	source.addEventListener("error", () => {
+		report("the server does not answer; trying again …");
+		if (source.readyState === EventSource.CLOSED) setTimeout(again, 3000); // after an answer other than a stream
+	});
+}
+
+// again follows the server, unless it has forgotten the log-in.
+async function again() {
+	const page = await fetch(location.href).catch(() => null);
+	if (page && page.redirected) location.href = "/login"; else follow();
 }
 
 function draw(columns) {

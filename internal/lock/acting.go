@@ -1,0 +1,155 @@
+package lock
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// actReason is the reason why a session acts for a hold; a larger one is better.
+type actReason uint8
+
+const (
+	stranger       actReason = iota
+	byAccount                // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
+	byAutomaticJob           // under an automatic rule, the same job
+	byNonce                  // the same account and nonce on another connection
+	bySession                // it acquired it
+)
+
+// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or, under an automatic rule, it belongs to the same
+// job; or it has the same account and nonce; or the acquiring session has ended, this session never lost a hold of the name, and the
+// account is the same, with release = address also the address. holdOf returns bySession itself, without a search.
+func (s *sessionState) reasonFor(h *liveHold) actReason {
+	o := h.Owner
+	switch {
+	case s.closed:
+		return stranger
+	case h.session == s && !h.Automatic:
+		return bySession
+	case h.view != nil && (h.view.job == s.clientJob || h.view.job == s.ownJob):
+		return byAutomaticJob
+	case h.Automatic:
+		return stranger
+	case o.Account != s.owner.Account:
+		return stranger
+	case s.sameNonce(h):
+		return byNonce
+	case !h.session.closed:
+		return stranger
+	case s.hasLost(h.Name):
+		return stranger
+	case h.Rule.Release == ReleaseAddress && s.sameClient(h.session), h.Rule.Release == ReleaseUser:
+		return byAccount
+	}
+	return stranger
+}
+
+// sameNonce reports whether the hold, of the session's account, has the session's nonce.
+func (s *sessionState) sameNonce(h *liveHold) bool {
+	return h.Owner.Nonce != "" && h.Owner.Nonce == s.owner.Nonce
+}
+
+// sameClient reports whether two sessions have one account and address.
+func (s *sessionState) sameClient(t *sessionState) bool {
+	return s.owner.Account == t.owner.Account && s.network == t.network
+}
+
+// sameProgram reports whether the session and the open session of the hold seem to be connections of one program, so that it may release
+// the hold, see [ReleaseAddress].
+func (st *State) sameProgram(s *sessionState, h *liveHold) bool {
+	switch {
+	case h.Rule.Release != ReleaseAddress || h.contested || !s.sameClient(h.session):
+		return false
+	case s.worked == 0 || s.worked < h.Acquired.Boot:
+		return false
+	case slices.ContainsFunc(h.node.queue, func(w *waiter) bool { return s.sameClient(w.session) }):
+		return false
+	}
+	for other := range st.losers {
+		if s.sameClient(other) && other.hasLost(h.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// networkOf returns one text for all addresses that count as the address of one client. An IPv6 machine changes the last 64 bits at will,
+// so only the first 64 count, except for link-local addresses, whose first 64 bits are the same in a whole network.
+func networkOf(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if a = a.Unmap(); a.Is4() || a.IsLinkLocalUnicast() {
+		return a.String()
+	}
+	return netip.PrefixFrom(a.WithZone(""), 64).Masked().String()
+}
+
+func (s *sessionState) hasLost(name Name) bool {
+	_, ok := s.lost[name]
+	return ok || s.lostMany
+}
+
+// lostError returns the error about the hold of the name that the session lost, or nil.
+func (s *sessionState) lostError(name Name, held bool, now Instant) *LostError {
+	lost, ok := s.lost[name]
+	if !ok {
+		return nil
+	}
+	lost.Held, lost.Ago = held, max(0, now.Boot-lost.At.Boot)
+	return &lost
+}
+
+// holdOf returns the hold of the name that the session acts for, and the reason. Of several holds it returns the session's own, otherwise
+// the one with the best reason, then the oldest. The errors are ErrEnded, a *LostError, ErrNotHeld and a *NotYoursError.
+func (st *State) holdOf(s *sessionState, name Name, now Instant) (best *liveHold, reason actReason, err error) {
+	if s.closed {
+		return nil, stranger, ErrEnded
+	}
+	if own := s.holds[name]; own != nil && !own.Automatic { // saves a search among many holds
+		return own, bySession, nil
+	}
+	var holds []*liveHold
+	if n := st.nodes[name]; n != nil {
+		holds = n.holds
+	}
+	for _, h := range holds {
+		if r := s.reasonFor(h); r > reason {
+			best, reason = h, r
+		}
+	}
+	if best != nil {
+		return best, reason, nil
+	}
+	if lost := s.lostError(name, len(holds) > 0, now); lost != nil {
+		return nil, stranger, lost
+	}
+	if len(holds) == 0 {
+		return nil, stranger, ErrNotHeld
+	}
+	h := holds[0]
+	elsewhere := h.Rule.Release == ReleaseAddress && h.Owner.Account == s.owner.Account && h.session.network != s.network
+	return nil, stranger, &NotYoursError{Name: name, Holder: h.Owner, Held: max(0, now.Boot-h.Acquired.Boot), Elsewhere: elsewhere}
+}
+
+// releasable returns the hold of the name that the session may release. The errors are those of holdOf and ErrAutomatic.
+func (st *State) releasable(s *sessionState, name Name, now Instant) (*liveHold, error) {
+	h, _, err := st.holdOf(s, name, now)
+	n := st.nodes[name]
+	if err == nil && h.Automatic && !h.sentMKD {
+		return nil, ErrAutomatic
+	}
+	if err == nil || n == nil || s.closed || s.hasLost(name) {
+		return h, err
+	}
+	for _, h := range n.holds {
+		if h.Automatic {
+			break
+		}
+		if h.Rule.Release == ReleaseAnyone || st.sameProgram(s, h) {
+			return h, nil
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,89 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// The functions of this file serve the queues.
+
+// settleLocked serves the queues of vacated limits and touched names, and wakes decisions that wait for these names.
+func (t *Table) settleLocked(now Instant) {
+	st := t.st
+	for i := 0; i < len(st.touched) || len(st.vacated) > 0; { // a hand-over may add more
+		if len(st.vacated) > 0 { // first, because sessions of several names wait in one order
+			p := st.vacated[0]
+			st.vacated = st.vacated[1:]
+			t.fillLocked(p, now)
+			continue
+		}
+		n := st.touched[i]
+		i++
+		if changed := t.busy[n.name]; changed != nil {
+			close(changed)
+			delete(t.busy, n.name)
+		}
+		t.serveLocked(n, now)
+	}
+	clear(st.touched)
+	st.touched, st.vacated = st.touched[:0], nil
+}
+
+// fillLocked serves the sessions that wait for a limit, in their order, until the limit is reached.
+func (t *Table) fillLocked(p *pool, now Instant) {
+	for _, waiting := range slices.Clone(p.queue) {
+		if p.full() {
+			return
+		}
+		t.serveLocked(waiting.node, now)
+	}
+}
+
+// serveLocked serves the queue of a name.
+func (t *Table) serveLocked(n *node, now Instant) {
+	for more := true; more && len(n.queue) > 0; {
+		if t.checkValid() != nil || !t.log.Room(t.nextTokenLocked()) {
+			t.markStuckLocked(n.name)
+			return
+		}
+		t.handOverOutcome.reset()
+		more = t.st.handOver(n, now, &t.handOverOutcome)
+		t.commitLocked(&t.handOverOutcome)
+	}
+}
+
+// markStuckLocked makes Run serve the queue of the name when the server may change locks and the log has room.
+func (t *Table) markStuckLocked(n Name) {
+	if len(t.stuck) == 0 {
+		select {
+		case t.retry <- struct{}{}:
+		default:
+		}
+	}
+	t.stuck[n] = struct{}{}
+}
+
+// serveStuck waits for room in the log, at most a second, and serves the queues of stuck names.
+func (t *Table) serveStuck(ctx context.Context) {
+	t.mu.Lock()
+	stuck, token := len(t.stuck) > 0, t.nextTokenLocked()
+	t.mu.Unlock()
+	if !stuck || t.checkValid() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if t.log.MakeRoom(ctx, token) != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range t.stuck {
+		if n := t.st.nodes[name]; n != nil {
+			t.st.touch(n)
+		}
+	}
+	clear(t.stuck)
+	t.settleLocked(t.clock.Now())
+}

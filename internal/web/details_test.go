@@ -1,0 +1,165 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/status"
+)
+
+// inOrder checks that a page has texts in this order.
+func inOrder(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	rest := page
+	for _, text := range texts {
+		_, after, ok := strings.Cut(rest, text)
+		if !ok {
+			t.Fatalf("%q is missing, or comes before its place, in\n%s", text, page)
+		}
+		rest = after
+	}
+}
+
+func TestThePageOfALockHasItsHoldsQueueRuleFilesAndHistory(t *testing.T) {
+	size := int64(2048)
+	h := &house{
+		locks:   []status.Lock{{Name: "/locks/a", Token: 7, Holder: "joe", Address: "192.0.2.1"}, {Name: "/locks/b", Token: 8, Holder: "ann"}},
+		waiting: map[string][]status.Waiter{"/locks/a": make([]status.Waiter, perList+2)},
+		history: []status.Event{{Event: "acquire", Holder: "joe@192.0.2.1", Token: 7}, {Event: "publish", Path: "/a.tsv", Bytes: &size}},
+	}
+	s := newSite(t, h, nil)
+	page := s.want(200, "joe@192.0.2.1", "/lock?name=/locks/a", nil, nil)
+	inOrder(t, page, "<dd>7</dd>", "and 2 more", "<dt>match</dt>", "/&lt;b&gt;", "/a.tsv", "2.0 KiB", "acquire")
+	if strings.Contains(page, "ann") || strings.Contains(page, "/break") || strings.Contains(page, "publish") {
+		t.Error(page)
+	}
+	h.doubt, h.problem = errors.New("etcd does not answer"), errors.New("the disk is broken")
+	h.history = nil
+	s.want(200, "granted these locks again: etcd does not answer", "/lock?name=/locks/a", nil, nil)
+	s.want(200, "The history cannot be read: the disk is broken", "/lock?name=/other", nil, nil)
+	h.problem = nil
+	s.want(200, "The lock is not held.", "/lock?name=/locks/free", nil, nil) // a rule matches
+	s.want(404, "No rule makes this name a lock.", "/lock?name=/other", nil, nil)
+	s.want(200, "granted these locks again", "/", nil, nil)
+}
+
+func TestTheEventPageShowsAKindThatContainsAText(t *testing.T) {
+	s := newSite(t, &house{}, nil)
+	events := []event.Event{
+		{Kind: event.Acquire, Lock: "/locks/a", Token: 7},
+		{Kind: event.Refuse, Lock: "/locks/a", Account: "ann", Remote: "192.0.2.2", Reason: "held by joe"},
+		{Kind: event.Publish, Path: "/f", Account: "joe", Bytes: 3},
+		{Kind: event.Login, Account: "joe", Remote: "192.0.2.1"},
+		{Kind: event.Reload, Reason: "line 3"},
+		{Kind: event.Break, Lock: "/locks/b", Cause: "break"},
+	}
+	events[5].By.Account = "boss"
+	for i := range events {
+		events[i].Time = time.Unix(int64(i), 0)
+	}
+	s.server.Sink(events)
+	rows := func(query string, want ...string) {
+		t.Helper()
+		page := s.want(200, "<h2", "/events?"+query, nil, nil)
+		_, page, _ = strings.Cut(page, "<thead>")
+		if n := strings.Count(page, `class="kind cut"`); n != len(want) {
+			t.Errorf("%s: %d events, want %d:\n%s", query, n, len(want), page)
+		}
+		inOrder(t, page, want...)
+	}
+	rows("", "break", "reload", "login", "publish", "refuse", "acquire")
+	rows("kind=other", "break", "reload", "login", "publish", "refuse", "acquire")
+	rows("kind=locks", "break", "acquire")
+	rows("kind=refusals", "held by joe")
+	rows("kind=files", "3 B")
+	rows("kind=logins", "joe@192.0.2.1")
+	rows("kind=server", "line 3")
+	rows("q=ann@192.0.2.2", "refuse")
+	rows("q=/f", "publish")
+	rows("q=boss", "break")
+	rows("q=line+3", "reload")
+	rows("kind=locks&q=refuse")
+}
+
+func TestAttentionIsForOldLocksLongQueuesAndRefusalsOfAnHour(t *testing.T) {
+	now := time.Now()
+	h := &house{waiting: make(map[string][]status.Waiter)}
+	for i := range 8 {
+		name := fmt.Sprint("/locks/", i)
+		h.locks = append(h.locks, status.Lock{Name: name, Token: uint64(i + 1), Holder: "joe", Acquired: now.Add(-longHeld - time.Duration(i-2)*time.Minute), Waiting: i % 4})
+		h.waiting[name] = []status.Waiter{{Account: fmt.Sprint("waits", i), Waited: 120}}[:min(1, i%4)]
+	}
+	h.locks = append(h.locks, status.Lock{Name: "/locks/7", Token: 9, Holder: "ann", Acquired: now, Waiting: 3}, status.Lock{Name: "/locks/8", Token: 10, Acquired: time.Time{}})
+	s := New(Options{Source: h})
+	for i := range 3 {
+		at := now.Add(-time.Duration(i) * 31 * time.Minute)
+		s.Sink([]event.Event{{Kind: event.Refuse, Lock: "/locks/a", Time: at, Account: "joe", Reason: fmt.Sprint("reason ", i)}, {Kind: event.Acquire, Lock: "/locks/c", Time: at}})
+	}
+	s.Sink([]event.Event{{Kind: event.Protect, Path: "/f", Time: now}})
+	b := &s.board
+	b.open(view{Page: 1})
+	var old, queues []string
+	for _, a := range b.oldLocked(now) {
+		old = append(old, a.Name)
+	}
+	for _, a := range b.queuesLocked() {
+		queues = append(queues, a.Name+" "+a.First)
+	}
+	if got := fmt.Sprint(old, queues); got != "[/locks/7 /locks/6 /locks/5 /locks/4 /locks/3] [/locks/3 waits3 /locks/7 waits7 /locks/2 waits2 /locks/6 waits6 /locks/1 waits1]" {
+		t.Error(got)
+	}
+	refused := s.past.topRefusals(now.Add(-time.Hour))
+	if len(refused) != 2 || refused[0].Name != "/locks/a" || refused[0].Count != 2 || refused[0].Client != "joe" || refused[0].Reason != "reason 1" || refused[1].Name != "/f" {
+		t.Errorf("%+v", refused)
+	}
+}
+
+func TestOrdersOfTheTableOfLocks(t *testing.T) {
+	for asked, want := range map[string]string{"": "", "name": "", "-name": "-name", "holder": "holder", "-since": "-since", "expires": "expires", "waiting": "waiting", "other": "", "-other": "", "--since": ""} {
+		if got := sortKey(asked); got != want {
+			t.Errorf("sortKey(%q) = %q, want %q", asked, got, want)
+		}
+	}
+	for link, v := range map[string]view{"/?": {}, "/?page=2&q=a+b&sort=-since": {Filter: "a b", Sort: "-since", Page: 2}} {
+		if got := v.link(v.Page); got != link {
+			t.Errorf("link %q, want %q", got, link)
+		}
+	}
+	columns := view{Sort: "-since"}.columns()
+	if len(columns) != len(orders) || columns[2].Order != "descending" || columns[2].Link != "/?sort=since" || columns[0].Order != "" || columns[0].Link != "/?" || columns[1].Link != "/?sort=holder" {
+		t.Errorf("%+v", columns)
+	}
+	if columns = (view{}).columns(); columns[0].Order != "ascending" || columns[0].Link != "/?sort=-name" {
+		t.Errorf("%+v", columns)
+	}
+	never, soon, late := &status.Lock{}, &status.Lock{Expires: status.Time{Time: time.Unix(1, 0)}}, &status.Lock{Expires: status.Time{Time: time.Unix(2, 0)}}
+	if compareExpiry(soon, late) >= 0 || compareExpiry(late, never) >= 0 || compareExpiry(never, soon) <= 0 || compareExpiry(never, never) != 0 {
+		t.Error("locks are not in the order of their expiry")
+	}
+}
+
+func TestTextsOfThePage(t *testing.T) {
+	byBoss, ofAnn := event.Event{Reason: "\x01", Path: "/f", Bytes: 2, Token: 7}, event.Event{Account: "joe", Remote: "192.0.2.1"}
+	byBoss.By.Account, ofAnn.Holder.Account, ofAnn.Holder.Address = "boss", "ann", "192.0.2.2"
+	for _, c := range []struct{ got, want string }{
+		{printable("a\\b\xff\u202e\n"), `a\\b\xff\u202e\n`},
+		{span(59 * time.Second), "< 1m"}, {span(time.Minute), "1m"}, {span(time.Hour - 1), "59m"}, {span(time.Hour), "1h 00m"},
+		{span(24*time.Hour - 1), "23h 59m"}, {span(49 * time.Hour), "2d 01h"},
+		{byteCount(1023), "1023 B"}, {byteCount(1024), "1.0 KiB"}, {byteCount(1<<20 - 1), "1024.0 KiB"}, {byteCount(1 << 20), "1.0 MiB"}, {byteCount(1 << 62), "4.0 EiB"},
+		{details(event.Event{}), ""},
+		{details(byBoss), `\x01, by boss, 2 B, token 7`},
+		{client(event.Event{Account: "joe", Remote: "192.0.2.1"}), "joe@192.0.2.1"},
+		{client(ofAnn), "ann@192.0.2.2"},
+		{client(event.Event{Account: "joe"}), "joe"}, {client(event.Event{Remote: "192.0.2.1"}), "192.0.2.1"},
+		{subject(event.Event{Path: "/f", Lock: "/a"}), "/f"}, {subject(event.Event{Lock: "/a"}), "/a"},
+		{fmt.Sprint(stamp(time.Time{}), stamp(time.UnixMilli(7))), "0 7"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
