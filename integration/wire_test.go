@@ -30,9 +30,9 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 			c, name := s.session(account), "up-"+way
 			c.Want(200, "TYPE I")
 			s.write(name, "old")
-			outcomes := make(map[int]int)
-			for range count(40, 1000) {
-				x := c.exchange(way, "STOR /"+name, func(data net.Conn) { _, _ = data.Write(content) })
+			outcomes := make(outcomes)
+			for outcomes.wanted(t, count(40, 1000)) {
+				x := c.exchange(way, "STOR /"+name, outcomes.pause(), func(data net.Conn) { _, _ = data.Write(content) })
 				outcomes[x.Code]++
 				want := map[bool]string{true: string(content), false: "old"}[x.Code == 226]
 				if got := s.read(name); got != want {
@@ -40,22 +40,20 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 				}
 				s.write(name, "old")
 			}
-			t.Log("replies:", outcomes)
 		})
 		t.Run("download, "+way, func(t *testing.T) {
 			t.Parallel()
 			c := s.session(account)
 			c.Want(200, "TYPE I")
-			outcomes := make(map[int]int)
-			for range count(40, 1000) {
+			outcomes := make(outcomes)
+			for outcomes.wanted(t, count(40, 1000)) {
 				var got []byte
-				x := c.exchange(way, "RETR /down", func(data net.Conn) { got, _ = io.ReadAll(data) })
+				x := c.exchange(way, "RETR /down", outcomes.pause(), func(data net.Conn) { got, _ = io.ReadAll(data) })
 				outcomes[x.Code]++
 				if x.Code == 226 && !bytes.Equal(got, large) {
 					t.Fatalf("226, but %d bytes have come", len(got))
 				}
 			}
-			t.Log("replies:", outcomes)
 		})
 	}
 	t.Cleanup(func() {
@@ -65,8 +63,41 @@ func TestAborAtAnyMomentLeavesReplyAndFileInAgreement(t *testing.T) {
 	})
 }
 
-// exchange runs a transfer with an ABOR at a random moment, and returns the reply to the transfer.
-func (c *session) exchange(way, line string, move func(net.Conn)) harness.Reply {
+// outcomes counts the replies to transfers.
+type outcomes map[int]int
+
+// wanted reports whether another transfer is wanted: at least n, and as many as it takes to see a complete and an aborted one.
+func (o outcomes) wanted(t *testing.T, n int) bool {
+	complete, all := o[226], o.all()
+	if all > 100*n {
+		t.Errorf("replies %v, want 226 and another one", o)
+		return false
+	}
+	done := all >= n && complete > 0 && complete < all
+	if done {
+		t.Log("replies:", o)
+	}
+	return !done
+}
+
+func (o outcomes) all() (n int) {
+	for _, m := range o {
+		n += m
+	}
+	return n
+}
+
+// pause returns a random time between a transfer and its ABOR. It grows until a transfer has been complete.
+func (o outcomes) pause() time.Duration {
+	most := 3 * time.Millisecond
+	if o[226] == 0 {
+		most += time.Duration(o.all()) * 5 * time.Millisecond
+	}
+	return rand.N(most)
+}
+
+// exchange runs a transfer, sends ABOR after a time, and returns the reply to the transfer.
+func (c *session) exchange(way, line string, after time.Duration, move func(net.Conn)) harness.Reply {
 	c.T.Helper()
 	connect, end := c.prepare(way)
 	var moving sync.WaitGroup
@@ -79,7 +110,7 @@ func (c *session) exchange(way, line string, move func(net.Conn)) harness.Reply 
 		move(data)
 	})
 	c.says(line)
-	time.Sleep(rand.N(3 * time.Millisecond)) // any moment will do
+	time.Sleep(after)
 	c.says("ABOR")
 	r := c.finalReply()
 	c.WantReply(226) // to ABOR
