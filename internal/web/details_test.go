@@ -1,8 +1,11 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +48,21 @@ func TestThePageOfALockHasItsHoldsQueueRuleFilesAndHistory(t *testing.T) {
 	s.want(200, "The lock is not held.", "/lock?name=/locks/free", nil, nil) // a rule matches
 	s.want(404, "No rule makes this name a lock.", "/lock?name=/other", nil, nil)
 	s.want(200, "granted these locks again", "/", nil, nil)
+}
+
+func TestAPageThatIsNotMadeTakesNoTurn(t *testing.T) {
+	s := newSite(t, &house{}, nil)
+	s.server.historyTurn <- struct{}{}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(gone, http.MethodGet, s.url+"/lock?name=/a", nil)
+	s.server.Handler().ServeHTTP(httptest.NewRecorder(), r) // the client is gone before its turn
+	<-s.server.historyTurn
+	func() {
+		defer func() { _ = recover() }()
+		_ = inTurn(t.Context(), s.server.historyTurn, func() time.Duration { panic("a page") })
+	}()
+	s.want(404, "", "/lock?name=/a", nil, nil)
 }
 
 func TestTheEventPageShowsAKindThatContainsAText(t *testing.T) {

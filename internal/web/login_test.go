@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +44,10 @@ func TestOnlyAdministratorsWithAFormOfThisPageBreakAndKick(t *testing.T) {
 	if len(h.broken)+len(h.kicked) > 0 {
 		t.Fatalf("broken %q, kicked %q before anybody was let", h.broken, h.kicked)
 	}
+	h.fails = errors.New("no room")
+	s.want(409, "The lock was not broken: no room", "/break", breaking, nil)
+	s.want(409, "The session was not ended: no room", "/kick", url.Values{"id": {"1-2"}, "reason": {"bye"}}, nil)
+	h.fails = nil
 	s.want(200, "held", "/break", breaking, nil)
 	s.want(200, "End this session?", "/kick?id=1-2", nil, nil)
 	s.want(404, "has ended", "/kick?id=1-9", nil, nil)

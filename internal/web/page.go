@@ -147,7 +147,9 @@ func inTurn(ctx context.Context, turn chan struct{}, work func() time.Duration) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	time.AfterFunc(min(restFactor*work(), maxRest), func() { <-turn })
+	rest := time.Duration(0)
+	defer func() { time.AfterFunc(rest, func() { <-turn }) }() // after a panic of work, too
+	rest = min(restFactor*work(), maxRest)
 	return nil
 }
 

@@ -38,6 +38,7 @@ type house struct {
 	changed   map[string]*Account // accounts after a reload; nil: removed
 	history   []status.Event
 	problem   error // of the history
+	fails     error // of Break and Kick
 }
 
 func (h *house) Locks() []status.Lock {
@@ -86,11 +87,17 @@ func (h *house) Transfers() []status.Transfer {
 }
 
 func (h *house) Break(_ context.Context, _ string, token uint64, by, reason string) error {
+	if h.fails != nil {
+		return h.fails
+	}
 	h.broken = append(h.broken, fmt.Sprint(token, " ", by, " ", reason))
 	return nil
 }
 
 func (h *house) Kick(session, by, reason string) error {
+	if h.fails != nil {
+		return h.fails
+	}
 	h.kicked = append(h.kicked, session+" "+by+" "+reason)
 	return nil
 }
