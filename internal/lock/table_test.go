@@ -112,39 +112,6 @@ func TestManySessionsShareAFewLocks(t *testing.T) {
 	}
 }
 
-// A thousand sessions share a lock. Each change costs about the same as with one holder.
-func TestAThousandHoldersCostNoMoreEach(t *testing.T) {
-	table := newTable(t, lock.Options{}, lock.Rule{Match: "/locks/*", MaxAge: time.Hour, MaxIdle: time.Hour, Contention: &lock.Contention{Shared: []string{"a"}}})
-	open := func() *lock.Session { return table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"}) }
-	pairs := func() time.Duration {
-		s := open()
-		defer s.Close(context.Background())
-		best := time.Hour
-		for range 10 {
-			began := time.Now()
-			for range 100 {
-				if _, err := acquire(s, "/locks/x"); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Release(context.Background(), "/locks/x"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			best = min(best, time.Since(began))
-		}
-		return best
-	}
-	alone := pairs()
-	for range 1000 {
-		if _, err := acquire(open(), "/locks/x"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if crowd := pairs(); crowd > 20*alone {
-		t.Errorf("100 pairs took %s, alone %s", crowd, alone)
-	}
-}
-
 // A full log refuses grants, renewals and changes of protected files, whose records would use up the room for ends, and no release.
 func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
 	log := locktest.NewMemory()
