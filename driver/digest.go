@@ -30,9 +30,13 @@ func newDigests() digests {
 	return digests{turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), turn: 100 * time.Millisecond}
 }
 
-var errNotHashed = &refusal{text: "the session ended before the digest was complete"}
+var (
+	errNotHashed = &refusal{text: "the session ended before the digest was complete"}
+	errRange     = &refusal{code: 501, text: "the range does not lie in the file"}
+)
 
-// ComputeHash implements ftpserver.ClientDriverExtensionHasher: HASH, XCRC, XMD5 and the like.
+// ComputeHash implements ftpserver.ClientDriverExtensionHasher: HASH, XCRC, XMD5 and the like, of the bytes from one offset to before
+// another.
 func (c *client) ComputeHash(view string, algorithm ftpserver.HASHAlgo, from, to int64) (sum string, err error) {
 	cmd := c.conn.Command()
 	defer func() { err = c.reply(cmd, view, control.Reply{}, err) }()
@@ -42,6 +46,12 @@ func (c *client) ComputeHash(view string, algorithm ftpserver.HASHAlgo, from, to
 		return "", err
 	}
 	defer file.Close()
+	switch info, ierr := file.Stat(); {
+	case ierr != nil:
+		return "", ierr
+	case from > to || to > info.Size():
+		return "", errRange
+	}
 	_, err = file.Seek(from, io.SeekStart)
 	h, content := newHash(algorithm), io.LimitReader(file, to-from)
 	for err == nil {

@@ -189,6 +189,20 @@ func TestSizesTimesAndDigests(t *testing.T) {
 		a XCRC /f => 250 363a3020
 		a XMD5 "/f" => 250 b1946ac92492d2347c6235b4d2611184
 		a XSHA256 f => 250 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
+		a XMD5 "/f" 0 6 => 250 b1946ac92492d2347c6235b4d2611184
+		a XMD5 "/f" 0 5 => 250 5d41402abc4b2a76b9719d911017c592
+		a XMD5 f 0 5 => 250 5d41402abc4b2a76b9719d911017c592
+		a XCRC f 0 => 250 363a3020
+		a XCRC f 6 => 250 00000000
+		a XCRC f 0 7 => 501 /f: the range does not lie in the file
+		a XCRC f 7 => 501 *
+		a XCRC f 5 4 => 501 *
+		a XCRC f -1 4 => 550 *
+		- write /f_1_2 one
+		a RNFR /f_1_2 => 350 *
+		a RNTO /f 1 2 => 250 *
+		a XMD5 f 1 2 => 250 f97c5d29941bfb1b2fdab0874906ab82
+		a XMD5 "f" 0 5 => 250 5d41402abc4b2a76b9719d911017c592
 		a HASH f => 213 SHA-256 0-6 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 f
 		a OPTS HASH md5 => 200 MD5
 		a OPTS HASH CRC64 => 501 *

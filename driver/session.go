@@ -64,6 +64,7 @@ func (c *client) Begin(cmd *control.Command) {
 	default:
 		c.locks.Begin()
 		c.expandTilde(cmd)
+		c.quoteBeforeRange(cmd)
 	}
 }
 
@@ -75,6 +76,21 @@ func (c *client) expandTilde(cmd *control.Command) {
 	}
 	if _, err := c.stat(c.abs(cmd.Param)); isNotThere(err) {
 		cmd.Replace(path.Join(c.startDirectory(), rest))
+	}
+}
+
+// quoteBeforeRange quotes the path of "XCRC path start end" and the like, which control accepts in quotes only, unless a file has the whole
+// argument as its name.
+func (c *client) quoteBeforeRange(cmd *control.Command) {
+	if !cmd.Is(control.Digests...) {
+		return
+	}
+	name, bytes := control.CutRange(cmd.Param)
+	if bytes == "" || name[0] == '"' {
+		return
+	}
+	if _, err := c.stat(c.abs(cmd.Param)); isNotThere(err) {
+		cmd.Replace(`"` + strings.ReplaceAll(name, `"`, `""`) + `" ` + bytes)
 	}
 }
 

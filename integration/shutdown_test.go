@@ -60,21 +60,3 @@ func (s *server) stopped() {
 		s.t.Errorf("the control socket is left over: %v", err)
 	}
 }
-
-// TestTheServerOutlivesTheReaderOfItsLog ends the reader of standard error after one line.
-func TestTheServerOutlivesTheReaderOfItsLog(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "bash", "head")
-	s := newServer(t, defaults)
-	s.through = []string{"bash", "-c", `exec "$@" 2> >(exec head -n 1 >/dev/null)`, "bash"}
-	s.start()
-	for range 4 {
-		c := s.stranger()
-		c.Want(331, "USER "+account)
-		c.Want(530, "PASS wrong")
-	}
-	c := s.session(account)
-	c.Want(257, "MKD /locks/a")
-	c.Want(250, "RMD /locks/a")
-	s.stop()
-}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,5 +83,52 @@ func (s *server) deaf(command string) (end func()) {
 	return func() {
 		data.Close()
 		c.Conn.Close()
+	}
+}
+
+// TestTheServerOutlivesTheReadersOfItsOutput starts a server and commands whose standard output and error have no reader: a pipe, as of a shell, and
+// a socket, as of journald.
+func TestTheServerOutlivesTheReadersOfItsOutput(t *testing.T) {
+	t.Parallel()
+	for kind, pair := range map[string]func(*[2]int) error{
+		"pipe": func(ends *[2]int) error { return syscall.Pipe2(ends[:], syscall.O_CLOEXEC) },
+		"socket": func(ends *[2]int) (err error) {
+			*ends, err = syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+			return err
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var ends [2]int
+			if err := pair(&ends); err != nil {
+				t.Fatal(err)
+			}
+			syscall.Close(ends[0])
+			unread := os.NewFile(uintptr(ends[1]), kind)
+			defer unread.Close()
+			s := newServer(t, defaults)
+			silent := func(args ...string) *exec.Cmd {
+				cmd := command(t, binary, append(args, "--config", s.config)...)
+				cmd.Stdout, cmd.Stderr = unread, unread
+				return cmd
+			}
+			s.cmd = silent("serve")
+			if err := s.cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			s.exited = make(chan struct{})
+			go func() {
+				defer close(s.exited)
+				_ = s.cmd.Wait()
+			}()
+			harness.Await(t, "the server serves", func() bool { return run(t, binary, "health", "--config", s.config).status == 0 })
+			for range 2 { // each one makes a line of the log
+				s.mustReload()
+			}
+			s.configure("nonsense = 1")
+			if r := finish(t, silent("reload")); r.status != 2 {
+				t.Errorf("a reload that was refused: status %d", r.status)
+			}
+			s.stop()
+		})
 	}
 }

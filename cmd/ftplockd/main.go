@@ -15,8 +15,13 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 func main() {
+	// Without a reader of its standard error a command continues, and ends with its own status. Go would end it by SIGPIPE, even if that
+	// was ignored at the start, and systemd takes this end for a success. Hooks inherit neither.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(execute(context.Background(), newRootCommand()))
 }

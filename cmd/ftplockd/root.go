@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,6 +93,7 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	var wrong config.Errors
 	var usage server.UsageError
 	var away server.SuspendedError
+	var file *fs.PathError
 	stderr := new(bytes.Buffer)
 	defer func() {
 		shown := make(chan struct{})
@@ -105,6 +109,8 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(err, syscall.EPIPE): // as in "ftplockd history | head"
+		return exitFailure
 	case errors.As(err, &wrong):
 		fmt.Fprintln(stderr, wrong)
 		return exitUsage

@@ -117,13 +117,16 @@ var hashNames = []string{"SHA-256", "SHA-512", "SHA-1", "MD5", "CRC32"}
 // allows both.
 var factNames = []string{"type", "size", "modify", "unique", "unix.mode"}
 
-// feat answers FEAT (RFC 2389). A star marks the facts and the digest that are in use (RFC 3659 section 7.8).
+// feat answers FEAT (RFC 2389) with the commands that the configuration allows. A star marks the facts and the digest that are in use (RFC 3659 section 7.8).
 func feat(c *Conn, _ *Command) Reply {
 	lines := []string{
-		"CLNT", "EPRT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, c.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
+		"CLNT", "EPSV", "MDTM", "MFMT", "MLST " + starred(factNames, c.facts...), "REST STREAM", "SIZE", "TVFS", "UTF8", "AVBL",
 		"HASH " + starred(hashNames, c.hash),
 	}
-	lines = append(lines, digests...)
+	lines = append(lines, Digests...)
+	if c.server.opts.Policy().Active {
+		lines = append(lines, "EPRT")
+	}
 	if c.server.opts.TLS != nil {
 		lines = append(lines, "AUTH TLS", "PBSZ", "PROT")
 	}
@@ -241,6 +244,37 @@ func quotePath(_ *Conn, cmd *Command) Reply {
 	}
 	cmd.forLibrary = cmd.Verb + " " + name
 	return Reply{}
+}
+
+// quotePathBeforeRange is quotePath for a path that a range of bytes may follow, see CutRange. The library reads the range.
+func quotePathBeforeRange(c *Conn, cmd *Command) Reply {
+	path, bytes := CutRange(cmd.Param)
+	if bytes == "" || path[0] != '"' {
+		return quotePath(c, cmd)
+	}
+	cmd.forLibrary = cmd.Verb + " " + path + " " + bytes
+	return Reply{}
+}
+
+// CutRange splits the argument of XCRC and the like into a path and a range of bytes: "start", or "start end", where end is the first byte
+// after the range. Without a range it returns the whole argument. The last words of a path without quotes may look like a range.
+func CutRange(param string) (path, bytes string) {
+	path = strings.TrimRight(param, " ")
+	for range 2 {
+		i := strings.LastIndexByte(path, ' ')
+		if i < 0 {
+			break
+		}
+		if _, err := strconv.ParseUint(path[i+1:], 10, 63); err != nil {
+			break
+		}
+		bytes = strings.TrimRight(path[i+1:]+" "+bytes, " ")
+		path = strings.TrimRight(path[:i], " ")
+	}
+	if quoted := strings.HasPrefix(path, `"`); path == "" || quoted && (len(path) < 2 || !strings.HasSuffix(path, `"`)) {
+		return param, ""
+	}
+	return path, bytes
 }
 
 // upperParam passes the argument on in upper case, the only form that the library accepts.

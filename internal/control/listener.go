@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"iter"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -60,7 +61,7 @@ func (s *Server) Listen(l net.Listener, implicit *tls.Config) net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners = append(s.listeners, l)
-	return &listener{l, s, implicit}
+	return &listener{Retrying(l, s.opts.Logger), s, implicit}
 }
 
 // listener is a listener of a Server.
@@ -70,22 +71,13 @@ type listener struct {
 	implicit *tls.Config
 }
 
-// Accept returns the next connection that is not refused, a *[Conn], or net.ErrClosed. After any other error it tries again: the library
-// would end the server after ENOBUFS, for example, or an error of a client's connection.
+// Accept returns the next connection that is not refused, a *[Conn], or net.ErrClosed.
 func (l *listener) Accept() (net.Conn, error) {
-	delay := time.Duration(0)
 	for {
 		nc, err := l.Listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
+		if err != nil {
 			return nil, err
-		case err != nil:
-			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-			l.server.opts.Logger.Warn("accept failed", "address", l.Addr().String(), "err", err)
-			time.Sleep(delay)
-			continue
 		}
-		delay = 0
 		if t, ok := nc.(*net.TCPConn); ok {
 			tune(t, l.server.limits.Load().UserTimeout)
 		}
@@ -99,6 +91,27 @@ func (l *listener) Accept() (net.Conn, error) {
 			_, _ = w.Write(refusal.AppendTo(nil))
 		}
 		_ = w.Close()
+	}
+}
+
+// Retrying returns a listener whose Accept returns a connection or net.ErrClosed. It logs any other error, and tries again after a pause of
+// at most a second: ftpserverlib and net/http would stop to serve after ENOBUFS, for example, or after an error of a client's connection.
+func Retrying(l net.Listener, log *slog.Logger) net.Listener { return &retrying{l, log} }
+
+type retrying struct {
+	net.Listener
+	log *slog.Logger
+}
+
+// Accept implements net.Listener.
+func (r *retrying) Accept() (net.Conn, error) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		conn, err := r.Listener.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		r.log.Warn("accept failed", "address", r.Addr().String(), "err", err)
+		time.Sleep(pause)
 	}
 }
 

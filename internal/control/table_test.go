@@ -43,6 +43,14 @@ var table = []struct {
 	{line: `HASH "a b"`, pass: `HASH "a b"`},
 	{line: `HASH "`, pass: `HASH """"`},
 	{line: "xcrc a b", pass: `XCRC "a b"`},
+	{line: "XCRC a 1", pass: `XCRC "a 1"`}, // the driver quotes the path if there is no such file
+	{line: `XCRC "a b"`, pass: `XCRC "a b"`},
+	{line: `XCRC "a ""b""" 0  12 `, pass: `XCRC "a ""b""" 0 12`},
+	{line: `XMD5 "a" 5`, pass: `XMD5 "a" 5`},
+	{line: `XMD5 "a" 1 2 3`, pass: `XMD5 """a"" 1 2 3"`},
+	{line: `XMD5 "a" -1 2`, pass: `XMD5 """a"" -1 2"`},
+	{line: `XCRC " 1`, pass: `XCRC """ 1"`},
+	{line: `HASH "a" 0 1`, pass: `HASH """a"" 0 1"`},
 
 	{line: "TYPE a", pass: "TYPE A"},
 	{line: "TYPE L 8", pass: "TYPE L 8"},
@@ -121,6 +129,8 @@ func TestTableInOtherStates(t *testing.T) {
 	}{
 		{passive, "PORT 127,0,0,1,195,80", "502 "},
 		{passive, "EPRT |1|127.0.0.1|50000|", "502 "},
+		{nil, "FEAT", " CLNT\r\n EPRT\r\n EPSV\r\n"},
+		{passive, "FEAT", " CLNT\r\n EPSV\r\n"},
 		{nil, "EPSV ALL\r\nPASV", "501 "},
 		{nil, "EPSV ALL\r\nPORT 127,0,0,1,195,80", "501 "},
 		{nil, "EPSV ALL\r\nEPRT |1|127.0.0.1|50000|", "501 "},

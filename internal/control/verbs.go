@@ -23,8 +23,8 @@ const (
 
 func (v *verb) is(f verbFlags) bool { return v != nil && v.flags&f != 0 }
 
-// digests are the commands for one digest each, which FEAT lists, too.
-var digests = []string{"XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512"}
+// Digests are the commands for one digest each, which FEAT lists, too.
+var Digests = []string{"XCRC", "MD5", "XMD5", "XSHA", "XSHA1", "XSHA256", "XSHA512"}
 
 // commands returns the commands of the server by name (RFC 959, 1123, 2228, 2389, 2428, 3659, 4217 and drafts).
 func commands() map[string]*verb {
@@ -90,8 +90,8 @@ func commands() map[string]*verb {
 	for i := range rows {
 		all[rows[i].name] = &rows[i]
 	}
-	for _, name := range digests {
-		all[name] = &verb{name: name, flags: needsArgument | oneLine, usage: "path: its digest", prepare: quotePath}
+	for _, name := range Digests {
+		all[name] = &verb{name: name, flags: needsArgument | oneLine, usage: "path [start [end]]: its digest", prepare: quotePathBeforeRange}
 	}
 	for _, name := range []string{"REIN", "SMNT", "CCC", "LANG", "HOST", "ADAT", "MIC", "CONF", "ENC"} {
 		all[name] = &verb{name: name, flags: beforeLogin, prepare: fixed(502, name+" is not implemented")}

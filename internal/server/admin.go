@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 )
 
@@ -42,7 +44,7 @@ type admin struct {
 
 // listenAdmin opens the control socket. The journal lets only one server use a state directory, so
 // an existing socket was left by a server that died.
-func listenAdmin(state string, handler http.Handler) (*admin, error) {
+func listenAdmin(state string, handler http.Handler, log *slog.Logger) (*admin, error) {
 	dir, err := os.Open(state)
 	if err != nil {
 		return nil, err
@@ -55,10 +57,12 @@ func listenAdmin(state string, handler http.Handler) (*admin, error) {
 	if err := os.Remove(a.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, dir.Close())
 	}
-	if a.listener, err = net.Listen("unix", socketPath(dir)); err != nil {
+	socket, err := net.Listen("unix", socketPath(dir))
+	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	a.listener.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it by its path
+	socket.(*net.UnixListener).SetUnlinkOnClose(false) // close removes it by its path
+	a.listener = control.Retrying(socket, log)
 	if err := os.Chmod(a.file, 0o600); err != nil {
 		return nil, errors.Join(err, a.listener.Close(), dir.Close())
 	}

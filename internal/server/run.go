@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -19,13 +18,13 @@ import (
 const heapFloor = 16 << 20
 
 // Run runs the server until ctx ends or the process gets SIGINT or SIGTERM. A second signal ends the process at once, and so does a stop
-// that exceeds the time limits of all its parts.
+// that exceeds the time limits of all its parts. The caller must catch SIGPIPE: a server ends neither when the reader of its log ends nor when that of
+// its standard output does.
 func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	floor := make([]byte, heapFloor)
 	defer runtime.KeepAlive(floor)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a log without a reader is no reason to end; hooks do not inherit this
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -49,18 +48,17 @@ func Run(ctx context.Context, options Options, stdout, stderr io.Writer) error {
 	if err != nil || s == nil {
 		return err
 	}
-	shown := make(chan error, 1)
+	shown := make(chan struct{})
 	go func() {
-		_, err := io.WriteString(stdout, s.banner(isTerminal(stdout)))
-		shown <- err
-	}()
-	select {
-	case err := <-shown:
-		if err != nil {
-			return errors.Join(err, s.leave(endOrderly))
+		defer close(shown)
+		if _, err := io.WriteString(stdout, s.banner(isTerminal(stdout))); err != nil {
+			s.log.Warn("cannot write to standard output", "err", err)
 		}
-	case <-ctx.Done(): // standard output is not read
-		return s.leave(endOrderly)
+	}()
+	select { // nobody may read it
+	case <-shown:
+	case <-time.After(outputWithin):
+	case <-ctx.Done():
 	}
 	s.run("notifying the service manager", s.notifyReady)
 	return s.wait(ctx, stop, hangups)

@@ -158,7 +158,7 @@ func (w *eventSinks) openPage(ctx context.Context) (err error) {
 		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: Version(),
 	})
 	w.http = w.page.HTTP(slog.NewLogLogger(s.log.Handler(), slog.LevelDebug))
-	w.listen = web.Limit(w.listen, pageConnections, control.NetworkOf)
+	w.listen = web.Limit(control.Retrying(w.listen, s.log), pageConnections, control.NetworkOf)
 	if w.secure {
 		w.listen = tls.NewListener(w.listen, s.tls.config())
 	}

@@ -155,7 +155,7 @@ func (s *server) openAdmin() (err error) {
 		return err
 	}
 	s.logins.Store(s.config)
-	s.admin, err = listenAdmin(s.config.State, s.handler())
+	s.admin, err = listenAdmin(s.config.State, s.handler(), s.log)
 	return err
 }
 
