@@ -32,7 +32,7 @@ func (t *transfer) publish() error {
 	if err := t.sync(); err != nil {
 		return err
 	}
-	t.proven = t.gotCloseNotify || t.announced > 0 && t.isAsLong(t.announced)
+	t.proven = t.gotCloseNotify || t.announced > 0 && t.received == t.announced
 	if !t.proven {
 		// The kernel closes the connections of a killed client one after the other, so the end of its control connection follows.
 		pause(time.Until(t.dataEnded.Add(t.client.server.settings.Load().HangUp)))
@@ -54,21 +54,19 @@ func (t *transfer) publish() error {
 }
 
 // checkPublishable returns why the upload cannot be published: the cause of its abort, a client that is gone, or fewer bytes than announced.
+// Before APPE and REST some clients announce the bytes that they send, others the whole file. So a file of the announced size is no error. It
+// is no proof either: the old bytes and a part of the new ones may have that size by chance.
 func (t *transfer) checkPublishable(gone bool) error {
 	switch cause := t.cmd.Cause(); {
 	case cause != nil:
 		return cause
 	case gone:
 		return control.ErrHungUp
-	case t.received < t.announced && !t.isAsLong(t.announced):
+	case t.received < t.announced && t.file.Size() != t.announced:
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
 	}
 	return nil
 }
-
-// isAsLong reports whether n bytes came, or the file has n bytes: before APPE and REST some clients announce the whole file with ALLO,
-// others the bytes that they send.
-func (t *transfer) isAsLong(n int64) bool { return t.received == n || t.file.Size() == n }
 
 // sync writes the content to the disk, and computes the digest of a protected file.
 func (t *transfer) sync() (err error) {
