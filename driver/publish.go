@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -20,7 +21,12 @@ func (t *transfer) closeUpload() error {
 	if err == nil && !t.proven {
 		t.cmd.Unconfirmed(t.unconfirmed)
 	}
-	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
+	done := fmt.Sprintf("transfer complete, %d bytes received", t.received)
+	if lost := strings.Join(t.file.Lost(), ", "); lost != "" && err == nil {
+		done += "; not kept: " + lost
+		t.client.log.Warn("the file lost properties of the one that it replaced: the server's user may not set them", "path", t.view, "lost", lost)
+	}
+	return t.end(done, err)
 }
 
 // publish checks the client before the slow work on the disk, and again right before the file gets its name.
