@@ -303,23 +303,26 @@ func TestAnUploadIsNotPublishedIfItsClientHangsUpUnseen(t *testing.T) {
 }
 
 // The data connection of the upload ends in order, and the control connection 40 ms later: a killed client, if that is within HangUp. An upload
-// with the length of ALLO does not wait.
+// with the length of ALLO does not wait; APPE waits if only the file has that length.
 func TestAnUploadWaitsForTheEndOfAKilledClient(t *testing.T) {
 	for _, tt := range []struct {
-		within time.Duration
-		before string
-		want   string
-	}{{0, "NOOP", "whole"}, {time.Second, "NOOP", "old"}, {patience, "ALLO 5", "whole"}, {time.Second, "ALLO 4", "old"}} {
-		t.Run(fmt.Sprintf("%v, %s", tt.within, tt.before), func(t *testing.T) {
+		within       time.Duration
+		before, verb string
+		want         string
+	}{
+		{0, "NOOP", "STOR", "whole"}, {time.Second, "NOOP", "STOR", "old"}, {patience, "ALLO 5", "STOR", "whole"}, {time.Second, "ALLO 4", "STOR", "old"},
+		{time.Second, "ALLO 8", "APPE", "old"}, {patience, "ALLO 5", "APPE", "oldwhole"},
+	} {
+		t.Run(fmt.Sprintf("%v, %s, %s", tt.within, tt.before, tt.verb), func(t *testing.T) {
 			t.Parallel()
 			s := start(t, func(o *setup) { o.settings.HangUp = tt.within })
 			s.write("/f", "old")
 			c := s.as("phoneacc")
 			c.want("TYPE I", "200 *")
 			c.want(tt.before, "200 *")
-			c.begun("STOR /f", "whole").Close()
-			if tt.want == "whole" {
-				s.until("it is published", func() bool { return s.content("/f") == "whole" })
+			c.begun(tt.verb+" /f", "whole").Close()
+			if tt.want != "old" {
+				s.until("it is published", func() bool { return s.content("/f") == tt.want })
 			} else {
 				time.Sleep(40 * time.Millisecond)
 			}

@@ -111,7 +111,11 @@ func (c *client) Stat(name string) (os.FileInfo, error) {
 // and the listings, which control turns into RETR. offset is that of REST.
 func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.FileTransfer, error) {
 	cmd := c.conn.Command()
-	t := c.newTransfer(cmd, name) // also forgets ALLO
+	t := c.newTransfer(cmd, name)
+	uploads := flags&os.O_WRONLY != 0
+	if uploads {
+		t.takeAnnounced()
+	}
 	if r := c.conn.DataConnection(); r.Code != 0 {
 		cmd.Reply(r)
 		return nil, errNoData
@@ -123,7 +127,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 		}
 	}()
 	var err error
-	if flags&os.O_WRONLY != 0 {
+	if uploads {
 		t.signOfLife = c.locks.Wrote
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	} else {
@@ -149,7 +153,7 @@ func (c *client) GetAvailableSpace(dir string) (int64, error) {
 	return available, c.reply(c.conn.Command(), dir, control.Reply{Code: 213, Text: fmt.Sprint(available)}, err)
 }
 
-// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. The next upload in binary type must have that many
+// AllocateSpace implements ftpserver.ClientDriverExtensionAllocate: ALLO. The next STOR, APPE or STOU in binary type must send that many
 // bytes, or more.
 func (c *client) AllocateSpace(size int) error {
 	c.announced = int64(size)

@@ -65,6 +65,9 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	case err != nil:
 	case f == formatFacts && !info.IsDir():
 		err = errNoDirectory
+	case l.options.has("d") && last != "" && last != ".":
+		info, err = c.statEntry(l.view)
+		l.one = entry{param, info}
 	case l.options.has("d") || !info.IsDir():
 		l.one = entry{cmp.Or(param, "."), info}
 	default:

@@ -30,26 +30,28 @@ func TestListings(t *testing.T) {
 		}
 		s.mkdir("/empty")
 		s.link("a", "/d/link")
-		s.link("sub", "/d/sublink")
+		s.link("sub", "/d/sublink") // a link to a directory has its target behind its name in the long form
 		s.link("/nowhere", "/d/broken")
 		c := s.as("phoneacc")
 		c.want("CWD /d", "250 *")
 		for _, tt := range []struct{ command, names string }{
-			{"LIST", "-al a b broken c[1] link sab sub sublink"},
-			{"LIST -a", "-al .hidden a b broken c[1] link sab sub sublink"},
-			{"LIST -CF", "-al a b broken c[1] link sab/ sub/ sublink/"},
+			{"LIST", "-al a b broken c[1] link sab sub sublink -> sub"},
+			{"LIST -a", "-al .hidden a b broken c[1] link sab sub sublink -> sub"},
+			{"LIST -CF", "-al a b broken c[1] link sab/ sub/ sublink -> sub"},
 			{"LIST -la /d/sub", "x y"},
 			{"LIST -a -l sub", "x y"},
 			{"LIST   sub", "x y"},
 			{"LIST sublink", "x y"},
 			{"LIST -d sub", "sub"},
 			{"LIST -d", "."},
+			{"LIST -d sublink", "sublink -> sub"},
+			{"LIST -d sublink/", "sublink/"},
 			{"LIST a", "a"},
-			{"LIST -al", "-al .hidden a b broken c[1] link sab sub sublink"}, // although there is a file of that name
+			{"LIST -al", "-al .hidden a b broken c[1] link sab sub sublink -> sub"}, // although there is a file of that name
 			{"LIST -- -al", "-al"},
 			{"NLST -al", "-al"}, // mdelete removes what this lists
 			{"LIST /d/b", "/d/b"},
-			{"LIST *", "-al a b broken c[1] link sab sub sublink"},
+			{"LIST *", "-al a b broken c[1] link sab sub sublink -> sub"},
 			{"LIST s?b", "sab sub"},
 			{"LIST /empty", ""},
 			{"NLST", "-al a b broken c[1] link sab sub sublink"},
@@ -93,6 +95,38 @@ func TestListings(t *testing.T) {
 			t.Errorf("NLST /: %q", got)
 		}
 	})
+}
+
+// A program that removes a directory with its content removes what it finds in directories, and sends DELE for links.
+func TestALinkToADirectoryIsListedAsALink(t *testing.T) {
+	const all = "lrwxrwxrwx * climbs\\r\\nlrwxrwxrwx * host\\r\\nlrwxrwxrwx * lost -> none\\r\\nlrwxrwxrwx * uploads -> ../shared\\r\\n-rw-r--r-- * x\\r\\n"
+	plays(t, `
+		- write /shared/photo 123
+		- mkdir /www
+		- link /www/uploads ../shared
+		- link /www/x ../shared/photo
+		- link /www/lost none
+		- link /www/host /etc
+		- link /www/climbs ../../etc
+		a LIST /www => 226 * >>> `+all+`
+		a STAT /www => 213-*\n lrwxrwxrwx * uploads -> ../shared\n*
+		a MLSD /www => 226 * >>> *type=OS.unix=symlink;modify=#;unique=*;unix.mode=0777; uploads\r\ntype=file;size=3;*; x\r\n
+		a LIST -d /www/uploads => 226 * >>> lrwxrwxrwx * /www/uploads -> ../shared\r\n
+		# the path of a link leads to its target
+		a NLST /www/uploads => 226 * >>> /www/uploads/photo\r\n
+		a MLST /www/uploads => 250-*\n type=dir;*\n*
+		a CWD /www/uploads => 250 *
+		a LIST => 226 * >>> -rw-r--r-- * photo\r\n
+		a RMD /www/uploads => 550 /www/uploads: is a link: DELE removes it, and not its target
+		a DELE /www/uploads => 250 *
+		a CWD /www/uploads => 550 *
+		- file /shared/photo 123`)
+	s := start(t)
+	s.write("/home/bob/work/a", "x")
+	s.link("../..", "/home/bob/work/up") // leads above the home of the account
+	if got := s.as("bob").fetch("LIST -d up"); !strings.HasSuffix(got, " up\r\n") {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestListingsInOrder(t *testing.T) {

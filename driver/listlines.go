@@ -21,7 +21,11 @@ func formatLine(e entry, now time.Time) string {
 	}
 	of, _ := e.info.(virtual)
 	owner := strings.ReplaceAll(cmp.Or(of.owner, "ftp"), " ", "_") // clients split lines at spaces
-	return fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s", modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
+	line := fmt.Sprintf("%s %4d %-8s %-8s %12d %s %s", modeString(e.info.Mode()), links(e.info), owner, "ftp", e.info.Size(), stamp, e.shown)
+	if l, ok := e.info.(link); ok && l.target != "" {
+		line += " -> " + l.target
+	}
+	return line
 }
 
 // fileTypes have the first letter in the lines of ls, which differs from Go's for links and devices. The first match counts.
@@ -74,7 +78,7 @@ func (c *client) formatFacts(e entry) string {
 		}
 	}
 	add("type", typeFact(e.info.Mode()))
-	if !e.info.IsDir() {
+	if e.info.Mode().IsRegular() { // the size of a link is not that of RETR
 		add("size", fmt.Sprint(e.info.Size()))
 	}
 	add("modify", e.info.ModTime().UTC().Format(timeValue))

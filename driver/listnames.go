@@ -78,8 +78,7 @@ func (r *names) isHeld(name string) bool {
 	return is
 }
 
-// describe describes one of the names, or the target of a link with that name. It returns nil if the name is gone, or if
-// the client may not see it.
+// describe describes one of the names as statEntry does. It returns nil if the name is gone, or if the client may not see it.
 func (r *names) describe(name string) (fs.FileInfo, error) {
 	if dir, ok := r.file.(interface {
 		Lstat(base string) (fs.FileInfo, error) // without another look at the directory's path
@@ -92,15 +91,9 @@ func (r *names) describe(name string) (fs.FileInfo, error) {
 			return info, nil
 		}
 	}
-	view := path.Join(r.view, name)
-	info, err := r.client.stat(view)
-	if err == nil {
-		return info, nil
+	info, err := r.client.statEntry(path.Join(r.view, name))
+	if err != nil {
+		return nil, r.client.unforeseen(err)
 	}
-	if n, err := r.client.resolve(view); err == nil { // a link that leads nowhere
-		if info, err := r.client.lstat(n); err == nil {
-			return info, nil
-		}
-	}
-	return nil, r.client.unforeseen(err)
+	return info, nil
 }

@@ -98,7 +98,7 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		# by a link to it
 		boss MFMT 20200101000000 /link => 550 /link: is a lock: *
 		boss SITE CHMOD 700 /link => 550 /link: is a lock: *
-		boss RMD /link => 550 /link: is not a directory
+		boss RMD /link => 550 /link: is a link: *
 		boss DELE /link => 250 /link removed
 		# a directory above a held lock
 		boss RNFR /dir => 550 /dir: there are held locks below it

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -20,7 +21,12 @@ func (t *transfer) closeUpload() error {
 	if err == nil && !t.proven {
 		t.cmd.Unconfirmed(t.unconfirmed)
 	}
-	return t.end(fmt.Sprintf("transfer complete, %d bytes received", t.received), err)
+	done := fmt.Sprintf("transfer complete, %d bytes received", t.received)
+	if lost := strings.Join(t.file.Lost(), ", "); lost != "" && err == nil {
+		done += "; not kept: " + lost
+		t.client.log.Warn("the file lost properties of the one that it replaced: the server's user may not set them", "path", t.view, "lost", lost)
+	}
+	return t.end(done, err)
 }
 
 // publish checks the client before the slow work on the disk, and again right before the file gets its name.
@@ -32,7 +38,7 @@ func (t *transfer) publish() error {
 	if err := t.sync(); err != nil {
 		return err
 	}
-	t.proven = t.gotCloseNotify || t.announced > 0 && t.isAsLong(t.announced)
+	t.proven = t.gotCloseNotify || t.announced > 0 && t.received == t.announced
 	if !t.proven {
 		// The kernel closes the connections of a killed client one after the other, so the end of its control connection follows.
 		pause(time.Until(t.dataEnded.Add(t.client.server.settings.Load().HangUp)))
@@ -54,21 +60,19 @@ func (t *transfer) publish() error {
 }
 
 // checkPublishable returns why the upload cannot be published: the cause of its abort, a client that is gone, or fewer bytes than announced.
+// Before APPE and REST some clients announce the bytes that they send, others the whole file. So a file of the announced size is no error. It
+// is no proof either: the old bytes and a part of the new ones may have that size by chance.
 func (t *transfer) checkPublishable(gone bool) error {
 	switch cause := t.cmd.Cause(); {
 	case cause != nil:
 		return cause
 	case gone:
 		return control.ErrHungUp
-	case t.received < t.announced && !t.isAsLong(t.announced):
+	case t.received < t.announced && t.file.Size() != t.announced:
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
 	}
 	return nil
 }
-
-// isAsLong reports whether n bytes came, or the file has n bytes: before APPE and REST some clients announce the whole file with ALLO,
-// others the bytes that they send.
-func (t *transfer) isAsLong(n int64) bool { return t.received == n || t.file.Size() == n }
 
 // sync writes the content to the disk, and computes the digest of a protected file.
 func (t *transfer) sync() (err error) {

@@ -178,6 +178,7 @@ var (
 	errIntoItself = &refusal{text: "cannot be moved into itself"}
 	errIsDir      = &refusal{text: "is a directory"}
 	errNotDir     = &refusal{text: "is not a directory"}
+	errIsLink     = &refusal{text: "is a link: DELE removes it, and not its target"}
 	errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end"}
 	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again"}
 	errWithdrawn  = &refusal{cause: "withdrawn", text: "the wait ended: another command came, or the session ends", wraps: lock.ErrHeld}

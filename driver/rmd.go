@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -51,6 +52,9 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 		return errReadOnly
 	}
 	if info, err := c.lstat(n); err == nil && !info.IsDir() {
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return errIsLink
+		}
 		return errNotDir
 	}
 	if _, err := c.mayChange(cmd, n); err != nil {

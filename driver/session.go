@@ -30,7 +30,7 @@ type client struct {
 	account Account
 	locks   *lock.Session // nil: not logged in
 
-	announced int64  // by ALLO, for the next transfer; 0: no length
+	announced int64  // by ALLO, for the next upload; 0: no length
 	renaming  string // by RNFR, for the next RNTO
 }
 

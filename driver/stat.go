@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -89,6 +90,40 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return c.lstat(n)
+}
+
+// link describes a symbolic link that a listing shows as such.
+type link struct {
+	fs.FileInfo
+	target string // for the client; "": it may not see that
+}
+
+// statEntry is stat for a listing, where a link to a directory, or to nothing, is a link: programs that remove a directory with its content
+// would remove the content of the target. A link to a file has the description of the file: DELE removes the link, and the size is that of RETR.
+func (c *client) statEntry(view string) (fs.FileInfo, error) {
+	info, err := c.stat(view)
+	if err == nil && !info.IsDir() {
+		return info, nil
+	}
+	n, resolveErr := c.resolve(view)
+	if resolveErr != nil {
+		return info, err
+	}
+	own, lstatErr := c.lstat(n)
+	if lstatErr != nil || own.Mode()&fs.ModeSymlink == 0 {
+		return info, err
+	}
+	target, _ := c.server.tree.Readlink(string(n)) // without its target it still is a link
+	return link{own, visibleTarget(view, target)}, nil
+}
+
+// visibleTarget returns the target of a link, or "" if it is absolute or leads above the root of the account: it would be a path of the host.
+func visibleTarget(view, target string) string {
+	from := path.Join(strings.TrimPrefix(path.Dir(view), "/"), target) // begins with ".." if it leads above the root
+	if path.IsAbs(target) || filepath.IsAbs(target) || from == ".." || strings.HasPrefix(from, "../") || strings.ContainsAny(target, "\r\n") {
+		return ""
+	}
+	return target
 }
 
 // enter is CWD. Unless the rule allows it, only a session that acts for a lock may make it its working directory: another session

@@ -52,14 +52,17 @@ var (
 	_ ftpserver.FileTransferError = (*transfer)(nil)
 )
 
-// newTransfer returns a transfer with the settings of TYPE and ALLO.
+// newTransfer returns a transfer with the setting of TYPE.
 func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
-	t := &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), signOfLife: c.locks.Work, since: time.Now()}
+	return &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), signOfLife: c.locks.Work, since: time.Now()}
+}
+
+// takeAnnounced applies ALLO to an upload, and forgets it.
+func (t *transfer) takeAnnounced() {
 	if !t.ascii { // the client counts its own line ends
-		t.announced = c.announced
+		t.announced = t.client.announced
 	}
-	c.announced = 0
-	return t
+	t.client.announced = 0
 }
 
 // move calls f, which moves all bytes over the data connection, and watches the connection meanwhile.

@@ -16,6 +16,8 @@ type Tree interface {
 	Resolve(name string) (string, error)
 	// Lstat is Stat that does not follow a link at the end.
 	Lstat(name string) (fs.FileInfo, error)
+	// Readlink returns the target of a link as it is stored; "" if the name is no link.
+	Readlink(name string) (string, error)
 	// RemoveFile removes a file, and never a directory.
 	RemoveFile(name string, check files.Check) error
 	// RemoveDir removes an empty directory, and never a file.

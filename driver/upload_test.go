@@ -55,6 +55,10 @@ func TestUploads(t *testing.T) {
 		a STOR /old <<< 1234 => 426 /old: fewer bytes than ALLO announced: 4 of 5
 		- file /old not at 4!
 		a ALLO 5 => 200 *
+		a LIST /none* => 226 *
+		a retr /old => 425 *
+		a STOR /old <<< 1234 => 426 /old: fewer bytes than ALLO announced: 4 of 5
+		a ALLO 5 => 200 *
 		a STOR /old <<< 12345 => 226 *
 		a STOR /old <<< 1 => 226 *
 		a ALLO => 501 *

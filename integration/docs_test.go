@@ -146,7 +146,7 @@ var selfExplaining = []string{
 	// Files.
 	"a part of the path is no directory", "cannot be moved into itself", "is a directory", "is made anew each time: its size is not known beforehand",
 	"has too many names for -t, -S and -r: list it without them", "is the root of the tree", "a lock rule needs this directory: it stays", "not a possible name",
-	"is no regular file", "is not a directory", "is served by the server itself and cannot be changed", "no such file or directory", "the directory is not empty",
+	"is no regular file", "is a link: DELE removes it, and not its target", "is not a directory", "is served by the server itself and cannot be changed", "no such file or directory", "the directory is not empty",
 	"a directory above it was moved meanwhile", "a link in its path was changed at the same moment: try again", "an unfinished upload lies in it: wait for its end",
 	"larger than a file may be", "no space left", "protected files are being changed: try again", "QUIT came before the upload was complete; ALLO announces its length",
 	"REST beyond the end of the file", "is made anew each time: send no REST", "REST needs TYPE I: in TYPE A line ends have other lengths", "the file has become shorter meanwhile", "the quota is used up",

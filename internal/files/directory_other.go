@@ -17,7 +17,7 @@ import (
 //     the two, they remove that.
 //   - renameNew looks, and then renames. A file that is made between the two is replaced.
 //   - A directory has no Identity that distinguishes it from a later one of its name, and makeDir sets no sticky bit.
-//   - An upload does not keep the owner of the file that it replaces, and the free space is unknown.
+//   - An upload does not keep the owner, the group and the access control list of the file that it replaces, and the free space is unknown.
 //   - On Windows a change of a directory may not survive a loss of power.
 
 // The flags of open.

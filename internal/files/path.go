@@ -165,6 +165,17 @@ func (t *Tree) resolveLinks(name string) (string, error) {
 	return done, nil
 }
 
+// Readlink returns the target of a link as the link stores it; "" if the name is no link, or does not exist. The target can be absolute, or lead
+// out of the tree.
+func (t *Tree) Readlink(name string) (string, error) {
+	name, err := clean(name)
+	target := ""
+	if err == nil {
+		target, err = t.readLink(name)
+	}
+	return target, fail("readlink", name, err)
+}
+
 // readLink returns the target of a link; "" if the name is no link, or does not exist.
 func (t *Tree) readLink(name string) (string, error) {
 	if err := t.injectedFault("readlink"); err != nil {

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"slices"
 	"syscall"
 )
 
-// Sync completes the content: it sets the mode of the file, syncs it if the tree is durable, and closes it, because a network file
+// Sync completes the content: it gives the file the properties of the file that it replaces, syncs it if the tree is durable, and closes it, because a network file
 // system reports a full disk only then. This is the slow part of a publication. No Write and no Sum may follow.
 func (u *Upload) Sync() error {
-	err := u.keepMode()
+	err := u.keepAttributes()
 	if err == nil && u.settings.durable {
 		err = cmp.Or(u.tree.injectedFault("fsync"), u.file.Sync())
 	}
@@ -19,9 +20,27 @@ func (u *Upload) Sync() error {
 	return fail("sync", u.name, err)
 }
 
-// keepMode gives the temporary file the permissions of the file that it replaces, and the owner if the process may do so: a program
-// that writes into the old file keeps both. A program may have changed them since the upload began.
-func (u *Upload) keepMode() error {
+// The properties of a replaced file that Lost can return.
+const (
+	lostOwner  = "owner"
+	lostGroup  = "group"
+	lostACL    = "access control list"
+	lostXattrs = "extended attributes"
+)
+
+// Lost returns, after Sync, the properties of the replaced file that the new one does not have, because the process may not set them: "owner",
+// "group", "access control list", "extended attributes".
+func (u *Upload) Lost() []string { return u.lost }
+
+func (u *Upload) lose(what string) {
+	if !slices.Contains(u.lost, what) {
+		u.lost = append(u.lost, what)
+	}
+}
+
+// keepAttributes gives the temporary file the attributes, the permissions, the group and the owner of the file that it replaces, as far as the
+// process may: a program that writes into the old file keeps them all. A program may have changed them since the upload began.
+func (u *Upload) keepAttributes() error {
 	old, err := u.dir.lstat(u.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && !old.mode.IsRegular():
@@ -29,20 +48,33 @@ func (u *Upload) keepMode() error {
 	case err != nil:
 		return err
 	}
-	now, err := describe(u.file, u.base)
-	if err != nil {
+	if err := u.keepXattrs(); err != nil { // an access control list sets the permissions, too
 		return err
 	}
-	if old.details.user != now.details.user || old.details.group != now.details.group {
-		err := cmp.Or(u.tree.injectedFault("chown"), stripPaths(u.file.Chown(old.details.user, old.details.group)))
-		if err != nil && err != syscall.EPERM && err != syscall.EINVAL {
-			return err
-		}
+	now, err := describe(u.file, u.base)
+	if err == nil && old.mode.Perm() != now.mode.Perm() {
+		err = cmp.Or(u.tree.injectedFault("chmod"), u.file.Chmod(old.mode.Perm()))
 	}
-	if old.mode.Perm() == now.mode.Perm() {
+	if err == nil && old.details.group != now.details.group {
+		err = u.chown(lostGroup, -1, old.details.group)
+	}
+	if err == nil && old.details.user != now.details.user {
+		err = u.chown(lostOwner, old.details.user, -1)
+	}
+	return err
+}
+
+// chown sets the owner or the group of the temporary file. Most processes may set only a group that they are in.
+func (u *Upload) chown(what string, user, group int) error {
+	err := u.tree.injectedFault("chown")
+	if err == nil {
+		err = stripPaths(u.file.Chown(user, group))
+	}
+	if err == syscall.EPERM || err == syscall.EINVAL { // EINVAL: the user namespace of the process has no such id
+		u.lose(what)
 		return nil
 	}
-	return cmp.Or(u.tree.injectedFault("chmod"), u.file.Chmod(old.mode.Perm()))
+	return err
 }
 
 // Place renames the temporary file to the target, in one step: a program that opens the name gets the old file or the new one. It

@@ -10,8 +10,8 @@
 // the host. Only changes of one name wait for each other: a directory that is slow to read, or a network mount that hangs, delays only its users.
 //
 // Caveats: if a program on the host writes into a file in place, readers see that.
-// A published file is a new inode: other hard links of the old one keep the old content,
-// and its access control lists and extended attributes are lost.
+// A published file is a new inode: other hard links of the old one keep the old content. It has the properties of the file that it replaces as far
+// as the process may set them, see [Upload.Lost].
 // Absolute links are refused, even if they lead back into the tree. [Tree.Resolve] refuses a name that leads through more
 // than 8 links. The process needs the permission to read each directory above a name, not only to search it. A loss of power
 // within seconds of a [Tree.Sweep] or a [Tree.Close] may leave a temporary file that no later Sweep removes. directory_other.go has

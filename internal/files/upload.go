@@ -39,7 +39,8 @@ type Upload struct {
 	temp           string    // the name of the temporary file in dir; "": there is none
 	file           *os.File  // the temporary file; nil: it is closed
 	size           int64
-	old            *info // the file that was copied, when it was opened; nil: there was none
+	lost           []string // see Lost
+	old            *info    // the file that was copied, when it was opened; nil: there was none
 }
 
 var (
@@ -51,7 +52,8 @@ var (
 // leads to no directory: EISDIR, ErrNotRegular. The upload replaces a link itself, so each name stands for one file; Append and
 // Offset copy the file to which the link leads.
 //
-// The file gets the mode of the file that it replaces, otherwise the tree's mode less the umask.
+// The file gets the mode, owner, group, access control list and user attributes of the file that it replaces, see [Upload.Lost]; a new one gets
+// the tree's mode less the umask.
 func (t *Tree) Upload(name string, o UploadOptions) (*Upload, error) {
 	name, err := clean(name)
 	if err != nil {

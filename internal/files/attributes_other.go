@@ -1,0 +1,6 @@
+//go:build !linux
+
+package files
+
+// keepXattrs does nothing.
+func (u *Upload) keepXattrs() error { return nil }
