@@ -36,9 +36,6 @@ func (d stateDir) segment(number uint64) string {
 // spare is the file that is to become the next segment. It counts from the moment when it gets its number.
 func (d stateDir) spare() string { return d.path("journal", "spare") }
 
-// failedMarker is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
-func (d stateDir) failedMarker() string { return d.path("journal", "failed") }
-
 // make makes the parts of a state directory that are missing, and syncs the names of it and of the directories above, which may be new too. A
 // directory that this process cannot read, or that cannot be synced, was there before.
 func (d stateDir) make() error {

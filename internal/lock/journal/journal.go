@@ -67,15 +67,15 @@ var (
 )
 
 // Open opens the log of a state directory, and begins a new segment and a new start of the server. It returns an error if
-// another server uses the directory, one that names file and line if the journal is damaged anywhere but at its end, where a crash can
-// tear a line, and one that matches ErrFailed if the disk refuses to sync.
+// another server uses the directory, one that names file and line if the journal is damaged anywhere but behind the last mark of a sync,
+// where a crash can tear lines, and one that matches ErrFailed if the disk refuses to sync.
 func Open(o Options) (*Log, error) {
 	if o.Clock == nil || o.Dir == "" {
 		return nil, errors.New("journal: a state directory and a clock are needed")
 	}
 	o.setDefaults()
 	l := &Log{o: o, dir: stateDir(o.Dir), stop: make(chan struct{})}
-	l.failure = &failure{failed: make(chan struct{}), marker: l.dir.failedMarker()}
+	l.failure = &failure{failed: make(chan struct{})}
 	l.closeOnce = sync.OnceValue(l.shutDown)
 	if err := l.dir.make(); err != nil {
 		return nil, err
@@ -137,7 +137,6 @@ func (l *Log) openSegments() error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(l.dir.failedMarker())
 	if old := l.dir.segment(found.number); found.number > 0 && !found.events {
 		_ = os.Remove(old)
 	} else if found.number > 0 {
