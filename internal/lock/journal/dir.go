@@ -86,7 +86,7 @@ const elsewhereMarker = "elsewhere"
 // must not grant locks that others hold.
 func ReserveDir(state string, clock lock.Clock, bootID string) (_ io.Closer, last lock.Token, err error) {
 	dir := stateDir(state)
-	f, err := openLockFile(dir.path("lock"))
+	locked, err := dir.lock()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -99,9 +99,9 @@ func ReserveDir(state string, clock lock.Clock, bootID string) (_ io.Closer, las
 		last, err = found.loaded().Last, os.WriteFile(dir.path(elsewhereMarker), nil, 0o600)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(err, locked.Close())
 	}
-	return f, last, nil
+	return locked, last, nil
 }
 
 // syncDir makes the names in a directory survive a loss of power. Windows has no such call: there a loss of power after a rename can

@@ -49,7 +49,7 @@ type Options struct {
 type Log struct {
 	o         Options
 	dir       stateDir
-	lockFile  *os.File
+	exclusive *exclusive
 	loaded    lock.Loaded
 	failure   *failure
 	stop      chan struct{} // closed by Close
@@ -81,11 +81,11 @@ func Open(o Options) (*Log, error) {
 		return nil, err
 	}
 	var err error
-	if l.lockFile, err = openLockFile(l.dir.path("lock")); err != nil {
+	if l.exclusive, err = l.dir.lock(); err != nil {
 		return nil, err
 	}
 	if err := l.openSegments(); err != nil {
-		return nil, errors.Join(err, l.lockFile.Close())
+		return nil, errors.Join(err, l.exclusive.Close())
 	}
 	l.loops.Go(l.run)
 	return l, nil
@@ -226,7 +226,7 @@ func (l *Log) shutDown() error {
 	if l.spare != nil {
 		err = errors.Join(err, l.spare.Close())
 	}
-	return errors.Join(err, l.target.Close(), l.lockFile.Close())
+	return errors.Join(err, l.target.Close(), l.exclusive.Close())
 }
 
 // Ready returns nil if the log can record a grant now: it has space, and a sync of it succeeds. Ready syncs the journal, and returns when
