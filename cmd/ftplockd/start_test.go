@@ -80,7 +80,7 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 				}
 				return err
 			},
-			errors: []string{"DIR/state", "another ftplockd (pid " + strconv.Itoa(os.Getpid()) + ") uses this state directory"},
+			errors: []string{"state DIR/state is in use: another ftplockd (pid " + strconv.Itoa(os.Getpid()) + ") uses this directory"},
 		},
 		"a file for the state directory, and an xferlog": {
 			more:   "xferlog = 'DIR/xferlog'\n",

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,7 @@ type service struct {
 
 	ports       []port // the open addresses
 	tree        *files.Tree
+	lockedRoot  io.Closer // nil: the root is not locked
 	log         lockLog
 	term        clusterLog    // the log of a server of several; nil for a single server
 	logDone     chan struct{} // closed when the log's Run has returned
@@ -108,6 +110,9 @@ func (v *service) open(ctx context.Context) error {
 		o.Epoch = v.term.Generation()
 	}
 	if v.tree, err = files.Open(c.Root, o); err != nil {
+		return err
+	}
+	if err := v.keepRoot(); err != nil {
 		return err
 	}
 	if c.Etcd.SharedState != "" { // the previous server may have stopped during a publication

@@ -61,8 +61,8 @@ func (s *server) logWarnings(c *config.Config) (warnings []string) {
 	return warnings
 }
 
-// prepare does the steps whose failure leaves no trace: it reads the certificate, opens the addresses, checks that the state directory is
-// free, and opens the sinks of events.
+// prepare does the steps whose failure leaves no trace: it reads the certificate, opens the addresses, checks that the state directory and
+// the root are free, and opens the sinks of events.
 func (s *server) prepare(ctx context.Context) (ports []port, err error) {
 	if s.tls, err = openCertificate(s.config); err != nil {
 		return nil, err
@@ -70,9 +70,7 @@ func (s *server) prepare(ctx context.Context) (ports []port, err error) {
 	if ports, err = s.openPorts(ctx); err != nil {
 		return nil, err
 	}
-	if err = journal.InUse(s.config.State); err != nil {
-		err = fmt.Errorf("%s: %w", s.config.State, err)
-	} else {
+	if err = s.checkUnused(); err == nil {
 		s.sinks, err = s.openSinks(ctx)
 	}
 	if err != nil {

@@ -129,6 +129,9 @@ func (v *service) close(resign bool) error {
 	if v.tree != nil {
 		errs = append(errs, v.tree.Close())
 	}
+	if v.lockedRoot != nil {
+		errs = append(errs, v.lockedRoot.Close())
+	}
 	if v.stopLog != nil {
 		v.stopLog()
 		<-v.logDone

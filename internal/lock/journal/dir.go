@@ -36,9 +36,6 @@ func (d stateDir) segment(number uint64) string {
 // spare is the file that is to become the next segment. It counts from the moment when it gets its number.
 func (d stateDir) spare() string { return d.path("journal", "spare") }
 
-// failedMarker is a file that a server leaves when a sync or write failed: then the system's memory may hold what the disk lacks.
-func (d stateDir) failedMarker() string { return d.path("journal", "failed") }
-
 // make makes the parts of a state directory that are missing, and syncs the names of it and of the directories above, which may be new too. A
 // directory that this process cannot read, or that cannot be synced, was there before.
 func (d stateDir) make() error {
@@ -89,7 +86,7 @@ const elsewhereMarker = "elsewhere"
 // must not grant locks that others hold.
 func ReserveDir(state string, clock lock.Clock, bootID string) (_ io.Closer, last lock.Token, err error) {
 	dir := stateDir(state)
-	f, err := openLockFile(dir.path("lock"))
+	locked, err := dir.lock()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -102,9 +99,9 @@ func ReserveDir(state string, clock lock.Clock, bootID string) (_ io.Closer, las
 		last, err = found.loaded().Last, os.WriteFile(dir.path(elsewhereMarker), nil, 0o600)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(err, locked.Close())
 	}
-	return f, last, nil
+	return locked, last, nil
 }
 
 // syncDir makes the names in a directory survive a loss of power. Windows has no such call: there a loss of power after a rename can

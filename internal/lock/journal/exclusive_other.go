@@ -2,13 +2,15 @@
 
 package journal
 
-import "os"
+import (
+	"io"
+	"os"
+)
 
-// openLockFile opens the lock file of a state directory. It locks nothing, since this system has no flock: the operator must not start
-// two servers on one state directory.
-func openLockFile(path string) (*os.File, error) {
+// LockDir returns a Closer that does nothing, since this system has no flock: the operator must not start two servers on one directory.
+func LockDir(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// lockFile opens a file, and makes it if necessary. It locks nothing, see LockDir.
+func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
-
-// InUse returns nil, since this system has no flock.
-func InUse(string) error { return nil }

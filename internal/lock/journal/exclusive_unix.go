@@ -7,66 +7,46 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// openLockFile locks the lock file of a state directory for as long as the returned file is open. The kernel unlocks it when the process
-// ends, however it ends.
-func openLockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// LockDir locks a directory with flock for as long as the result is open. The kernel unlocks it when the process ends, however it ends. The
+// error is ErrInUse if the directory is locked already. Another error may mean that the file system locks no directories, as NFS.
+func LockDir(path string) (io.Closer, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f); err != nil {
-		err = refusal(f, err)
-		f.Close()
-		return nil, err
-	}
-	if err := writePID(f); err != nil {
-		f.Close()
-		return nil, err
+	if f, err = flock(f); err != nil {
+		return nil, err // no *os.File that is nil in the interface
 	}
 	return f, nil
 }
 
-// InUse returns an error if another process has opened the journal in a state directory. It writes nothing. Open checks it again.
-func InUse(state string) error {
-	f, err := os.Open(stateDir(state).path("lock"))
+// lockFile is LockDir for a file, which it makes if necessary.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil // no server was ever started here; Open reports other errors
+		return nil, err
 	}
-	defer f.Close() // unlocks it
-	if err := flock(f); err != nil {
-		return refusal(f, err)
-	}
-	return nil
+	return flock(f)
 }
 
-// refusal returns the error for a lock file that cannot be locked.
-func refusal(f *os.File, err error) error {
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("flock %s: %w", f.Name(), err)
-	}
-	pid, _ := io.ReadAll(io.LimitReader(f, 20))
-	return fmt.Errorf("another ftplockd (pid %s) uses this state directory", strings.TrimSpace(string(pid)))
-}
-
-func flock(f *os.File) error {
+// flock locks an open file. It closes the file if that fails.
+func flock(f *os.File) (*os.File, error) {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			return err
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EWOULDBLOCK):
+			f.Close()
+			return nil, ErrInUse
+		default:
+			f.Close()
+			return nil, fmt.Errorf("flock %s: %w", f.Name(), err)
 		}
 	}
-}
-
-// writePID writes the id of this process into the lock file, for the error of a second server.
-func writePID(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err := f.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
-	return err
 }

@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -22,16 +21,12 @@ type failure struct {
 	once   sync.Once
 	failed chan struct{} // closed then
 	err    error
-	marker string // a file that makes the next start ignore data that only the page cache may contain
 }
 
 // set makes the log fail, and returns the error of the first failure.
 func (f *failure) set(err error) error {
 	f.once.Do(func() {
 		f.err = fmt.Errorf("%w: %w", ErrFailed, withoutPath(err))
-		if !errors.Is(err, ErrGone) {
-			_ = os.WriteFile(f.marker, nil, 0o600) // the disk may refuse this write, too
-		}
 		close(f.failed)
 	})
 	return f.err

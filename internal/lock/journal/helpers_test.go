@@ -105,7 +105,7 @@ func (s *scene) crash(l *Log) {
 	if l.spare != nil {
 		l.spare.Close()
 	}
-	l.lockFile.Close()
+	l.exclusive.Close()
 }
 
 var rule = &lock.Rule{Match: "/**/*_lock", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect, Release: lock.ReleaseAddress}

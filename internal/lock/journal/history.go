@@ -68,7 +68,6 @@ func (d stateDir) readHistory(name lock.Name, yield func(lock.Entry, error) bool
 		key = appendText(nil, string(name))
 		key = key[:len(key)-1] // without the closing quotation mark: names in that directory have it, too
 	}
-	torn := func([]byte, int64) bool { return true } // the server is writing it
 	each := func() bool {
 		if !r.line.isEntry() {
 			return true
@@ -87,7 +86,7 @@ func (d stateDir) readHistory(name lock.Name, yield func(lock.Entry, error) bool
 				limit = int64(next.Length)
 			}
 		}
-		_, err := r.scan(number, limit, key, torn, each)
+		_, err := r.scan(number, limit, key, each)
 		if errors.Is(err, errStop) {
 			return nil
 		}

@@ -49,7 +49,7 @@ type Options struct {
 type Log struct {
 	o         Options
 	dir       stateDir
-	lockFile  *os.File
+	exclusive *exclusive
 	loaded    lock.Loaded
 	failure   *failure
 	stop      chan struct{} // closed by Close
@@ -67,25 +67,25 @@ var (
 )
 
 // Open opens the log of a state directory, and begins a new segment and a new start of the server. It returns an error if
-// another server uses the directory, one that names file and line if the journal is damaged anywhere but at its end, where a crash can
-// tear a line, and one that matches ErrFailed if the disk refuses to sync.
+// another server uses the directory, one that names file and line if the journal is damaged anywhere but behind the last mark of a sync,
+// where a crash can tear lines, and one that matches ErrFailed if the disk refuses to sync.
 func Open(o Options) (*Log, error) {
 	if o.Clock == nil || o.Dir == "" {
 		return nil, errors.New("journal: a state directory and a clock are needed")
 	}
 	o.setDefaults()
 	l := &Log{o: o, dir: stateDir(o.Dir), stop: make(chan struct{})}
-	l.failure = &failure{failed: make(chan struct{}), marker: l.dir.failedMarker()}
+	l.failure = &failure{failed: make(chan struct{})}
 	l.closeOnce = sync.OnceValue(l.shutDown)
 	if err := l.dir.make(); err != nil {
 		return nil, err
 	}
 	var err error
-	if l.lockFile, err = openLockFile(l.dir.path("lock")); err != nil {
+	if l.exclusive, err = l.dir.lock(); err != nil {
 		return nil, err
 	}
 	if err := l.openSegments(); err != nil {
-		return nil, errors.Join(err, l.lockFile.Close())
+		return nil, errors.Join(err, l.exclusive.Close())
 	}
 	l.loops.Go(l.run)
 	return l, nil
@@ -137,7 +137,6 @@ func (l *Log) openSegments() error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(l.dir.failedMarker())
 	if old := l.dir.segment(found.number); found.number > 0 && !found.events {
 		_ = os.Remove(old)
 	} else if found.number > 0 {
@@ -227,7 +226,7 @@ func (l *Log) shutDown() error {
 	if l.spare != nil {
 		err = errors.Join(err, l.spare.Close())
 	}
-	return errors.Join(err, l.target.Close(), l.lockFile.Close())
+	return errors.Join(err, l.target.Close(), l.exclusive.Close())
 }
 
 // Ready returns nil if the log can record a grant now: it has space, and a sync of it succeeds. Ready syncs the journal, and returns when

@@ -14,18 +14,17 @@ import (
 
 // content is what the segments of a state directory contain.
 type content struct {
-	holds      map[lock.Token]lock.Hold
-	token      lock.Token // the largest in a record
-	reserved   lock.Token
-	clean      bool         // the server stopped in order
-	events     bool         // the last segment has entries of the history
-	torn       bool         // it ends with a part of a line, or with lines behind a hole
-	number     uint64       // the last segment that was begun; 0: there is none
-	header     header       // of it
-	at         lock.Instant // the time of the last line that has one
-	boot       string       // the id of this boot
-	syncFailed bool         // the last server saw a sync fail
-	length     int64        // where its lines end
+	holds    map[lock.Token]lock.Hold
+	token    lock.Token // the largest in a record
+	reserved lock.Token
+	clean    bool         // the server stopped in order
+	events   bool         // the last segment has entries of the history
+	torn     bool         // it ends with a part of a line, or with lines behind a hole
+	number   uint64       // the last segment that was begun; 0: there is none
+	header   header       // of it
+	at       lock.Instant // the time of the last line that has one
+	boot     string       // the id of this boot
+	length   int64        // where its lines end
 }
 
 // reader reads the segments of a state directory.
@@ -38,12 +37,9 @@ type reader struct {
 }
 
 // read reads all segments that matter for the holds that stand. The last one may end with lines that a crash or a loss of power
-// tore. Any other fault is an error that names file and line.
+// tore, see isTorn. Any other fault is an error that names file and line.
 func (d stateDir) read(now lock.Instant, boot string) (*content, error) {
 	r := &reader{dir: d, now: now, content: content{holds: make(map[lock.Token]lock.Hold), boot: boot}}
-	if _, err := os.Lstat(d.failedMarker()); err == nil {
-		r.syncFailed = true
-	}
 	headers, err := r.readHeaders()
 	if err != nil || r.number == 0 {
 		return &r.content, err
@@ -53,7 +49,7 @@ func (d stateDir) read(now lock.Instant, boot string) (*content, error) {
 		if number < r.number {
 			limit = int64(headers[number+1].Length)
 		}
-		if r.length, err = r.readSegment(number, headers[number], limit); err != nil {
+		if r.length, err = r.readSegment(number, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -109,11 +105,12 @@ func (r *reader) readHeader(number uint64) (header, bool, error) {
 	}
 	defer f.Close()
 	text, err := bufio.NewReader(f).ReadBytes('\n')
-	wrong := r.parse(bytes.TrimSuffix(text, newline), err == nil)
+	whole := err == nil && isWhole(text)
+	wrong := r.parse(bytes.TrimSuffix(text, newline), whole)
 	switch h := r.line.header; {
 	case wrong != nil:
 		all, err := os.ReadFile(path)
-		if err == nil && r.laterLineProvesWritten(all, 0, false) {
+		if err == nil && !r.isTorn(all, 0, whole) {
 			err = damaged(path, 1, wrong)
 		}
 		return header{}, false, err
@@ -128,6 +125,9 @@ func (r *reader) readHeader(number uint64) (header, bool, error) {
 
 var newline = []byte("\n")
 
+// isWhole reports whether all bytes of a line were written: a segment has zeros where nothing was written.
+func isWhole(text []byte) bool { return bytes.IndexByte(text, 0) < 0 }
+
 // parse reads a line, which is whole if a newline follows it and it has no zeros.
 func (r *reader) parse(text []byte, whole bool) error {
 	if !whole {
@@ -137,9 +137,9 @@ func (r *reader) parse(text []byte, whole bool) error {
 }
 
 // scan reads the lines of a segment that contain the key, and calls each for them until that returns false. If the limit is not negative,
-// the lines end exactly there. Otherwise the first line that is not whole ends them if torn returns true, and is damage otherwise. scan
-// returns where they end.
-func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []byte, start int64) bool, each func() bool) (int64, error) {
+// the lines end exactly there. Otherwise the first torn line ends them, see isTorn. Another fault is damage. scan returns where the lines
+// end.
+func (r *reader) scan(number uint64, limit int64, key []byte, each func() bool) (int64, error) {
 	path := r.dir.segment(number)
 	all, err := os.ReadFile(path)
 	if err != nil {
@@ -148,11 +148,12 @@ func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []b
 	rest := all
 	for row, start := 1, int64(0); start != limit; row++ {
 		text, left, whole := bytes.Cut(rest, newline)
-		whole = whole && bytes.IndexByte(text, 0) < 0
+		whole = whole && isWhole(text)
 		if !whole || bytes.Contains(text, key) { // nearly no line of a history does; to parse each takes longer
 			wrong := r.parse(text, whole)
 			switch {
-			case wrong != nil && limit < 0 && torn(rest, start):
+			case wrong != nil && limit < 0 && r.isTorn(rest, start, whole):
+				r.torn = len(bytes.Trim(rest, "\x00")) > 0
 				return start, nil
 			case wrong != nil:
 				return 0, damaged(path, row, wrong)
@@ -166,33 +167,29 @@ func (r *reader) scan(number uint64, limit int64, key []byte, torn func(rest []b
 }
 
 // readSegment takes the lines of a segment into account.
-func (r *reader) readSegment(number uint64, h header, limit int64) (end int64, err error) {
+func (r *reader) readSegment(number uint64, limit int64) (end int64, err error) {
 	r.events = false
-	survived := r.survived(h)
-	torn := func(rest []byte, start int64) bool {
-		r.torn = len(bytes.Trim(rest, "\x00")) > 0
-		return !r.laterLineProvesWritten(rest, start, survived)
-	}
-	return r.scan(number, limit, nil, torn, func() bool { r.apply(); return true })
+	return r.scan(number, limit, nil, func() bool { r.apply(); return true })
 }
-
-// survived reports whether everything that was written to a segment is still there: the system has not ended since then.
-func (c *content) survived(h header) bool { return !c.syncFailed && c.sameBoot(h) }
 
 func (c *content) sameBoot(h header) bool { return c.boot != "" && h.Boot == c.boot }
 
-// laterLineProvesWritten reports whether a later line proves that the line at start, the first of the rest, was written, and survived: a
-// mark of a sync, or, if everything survived, any line.
-func (r *reader) laterLineProvesWritten(rest []byte, start int64, survived bool) bool {
+// isTorn reports whether the faulty line at start, the first of the rest, was perhaps never written, or never reached the disk: a part of it
+// is missing, and no later mark of a sync proves that it was there. The disk may write later pages first, so whole lines behind it prove
+// nothing. A whole line with a fault is damage.
+func (r *reader) isTorn(rest []byte, start int64, whole bool) bool {
+	if whole {
+		return false
+	}
 	for len(rest) > 0 {
-		text, left, whole := bytes.Cut(rest, newline)
+		text, left, complete := bytes.Cut(rest, newline)
 		text = text[bytes.LastIndexByte(text, 0)+1:]
-		if whole && r.coder.readLine(text, &r.line) == nil && (survived || r.line.kind == syncedLine && int64(r.line.number) > start) {
-			return true
+		if complete && r.coder.readLine(text, &r.line) == nil && r.line.kind == syncedLine && int64(r.line.number) > start {
+			return false
 		}
 		rest = left
 	}
-	return false
+	return true
 }
 
 // apply takes one line of a segment into account.

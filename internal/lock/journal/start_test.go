@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,10 +125,13 @@ func TestASecondServerIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l := s.mustOpen()
-	for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := ReserveDir(s.state, s.clock, s.clock.boot); return err }()} {
-		if err == nil || !strings.Contains(err.Error(), "another ftplockd") {
-			t.Errorf("got %v", err)
+	for _, pid := range []string{fmt.Sprintf(" (pid %d)", os.Getpid()), ""} {
+		for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := ReserveDir(s.state, s.clock, s.clock.boot); return err }()} {
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), s.state+" is in use: another ftplockd"+pid+" uses") {
+				t.Errorf("got %v", err)
+			}
 		}
+		_ = os.Remove(filepath.Join(s.state, "lock")) // the directory is locked, too
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
