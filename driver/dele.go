@@ -16,6 +16,7 @@ func (c *client) removeFile(view string) error {
 	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
 		return err
 	}
+	defer c.server.tree.Retain(string(n))() // the mutexes are free by then
 	remove := func() error {
 		return c.changeAndRecord(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) })
 	}

@@ -62,6 +62,13 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	if info.IsDir() && to != from && to.Within(from) {
 		return errIntoItself
 	}
+	if info.IsDir() {
+		// Most refusals come from here, and hold up no other session. The check is repeated in one step with the rename.
+		if err := c.protectedBelow(from, to); err != nil {
+			return err
+		}
+	}
+	defer c.server.tree.Retain(string(to))() // the mutexes are free by then
 	// For a file, too: by now, a directory with locks in it may have its name.
 	if err := c.keepingLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err

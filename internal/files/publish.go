@@ -29,6 +29,7 @@ func (u *Upload) keepMode() error {
 	case err != nil:
 		return err
 	}
+	u.release = u.dir.retain(u.base, old) // until Finish or Discard, when the caller holds no mutex any more
 	now, err := describe(u.file, u.base)
 	if err != nil {
 		return err
@@ -161,7 +162,10 @@ func (u *Upload) closeDirectory() {
 	if u.dir != (directory{}) {
 		u.dir.close()
 	}
-	u.dir, u.file = directory{}, nil
+	if u.release != nil {
+		u.release()
+	}
+	u.dir, u.file, u.release = directory{}, nil, nil
 }
 
 // InPlace returns ErrMoved unless the name still leads, through no link, to the directory in which the upload began.

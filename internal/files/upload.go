@@ -39,7 +39,8 @@ type Upload struct {
 	temp           string    // the name of the temporary file in dir; "": there is none
 	file           *os.File  // the temporary file; nil: it is closed
 	size           int64
-	old            *info // the file that was copied, when it was opened; nil: there was none
+	old            *info  // the file that was copied, when it was opened; nil: there was none
+	release        func() // frees the replaced file; nil: there is none, see Tree.Retain
 }
 
 var (
