@@ -9,14 +9,23 @@ import (
 
 // removeFile is DELE.
 func (c *client) removeFile(view string) error {
-	n, _, err := c.alterable(view, c.resolve)
+	n, info, err := c.alterable(view, c.resolve)
 	if err != nil {
 		return err
 	}
 	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
 		return err
 	}
-	if err := c.changeAndRecord(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) }); err != nil {
+	defer c.server.tree.Retain(string(n))() // the mutexes are free by then
+	remove := func() error {
+		return c.changeAndRecord(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) })
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		err = c.keepingLinks([]lock.Name{n}, remove)
+	} else {
+		err = remove()
+	}
+	if err != nil {
 		return err
 	}
 	return c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it

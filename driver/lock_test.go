@@ -2,6 +2,7 @@ package driver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
@@ -99,7 +100,7 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		boss MFMT 20200101000000 /link => 550 /link: is a lock: *
 		boss SITE CHMOD 700 /link => 550 /link: is a lock: *
 		boss RMD /link => 550 /link: is a link: *
-		boss DELE /link => 250 /link removed
+		boss DELE /link => 550 /link: is a lock: *
 		# a directory above a held lock
 		boss RNFR /dir => 550 /dir: there are held locks below it
 		boss RMD /dir => 550 /dir: there are held locks below it
@@ -254,25 +255,60 @@ func TestADirectoryOfTheHostWithTheNameOfAHeldLock(t *testing.T) {
 		b MKD /locks/x => 550 /locks/x: is there already`, plainLocks)
 }
 
-// An empty directory that a program on the host made is its lock. One that contains files is an ordinary directory.
-func TestDirectoriesOfTheHostWithTheNameOfALock(t *testing.T) {
-	plays(t, `
+// A directory that a program on the host made is its lock, whether it is empty or not.
+func TestClientsChangeNothingInALockOfTheHost(t *testing.T) {
+	const inside = ": lies in the lock /old_lock, held by host since *"
+	s := start(t, func(o *setup) {
+		o.rules = append(o.rules, lock.Rule{Match: "/open_team", MaxAge: time.Hour, Contention: &lock.Contention{Members: lock.MembersAnyone}})
+	})
+	s.play(t, `
 		- mkdir /new_lock
 		- mkdir /old_lock/dir
+		- mkdir /old_lock/empty
+		- mkdir /open_team
+		- mkdir /above/x_lock/sub
 		- write /old_lock/file x
+		- write /free x
+		- link /way old_lock
 		boss MKD /new_lock => 550 /new_lock: held by host since *
 		boss SITE LOCK INFO /new_lock => 211-Lock /new_lock\n not held: held by host since *\n type=busy;waiting=0;mkd=later; /new_lock\n211 End
 		boss RNFR /new_lock => 550 /new_lock: is a lock: *
 		boss MFMT 20200101000000 /new_lock => 550 /new_lock: is a lock: *
 		boss CWD /new_lock => 550 /new_lock: held by host *
-		boss MKD /old_lock => 550 /old_lock: a directory that is not empty has that name; it is not a lock
-		boss SITE LOCK INFO /old_lock => 550 /old_lock: not held
-		boss CWD /old_lock => 250 *
-		boss RNFR file => 350 *
-		boss RNTO dir/file => 250 *
-		boss CWD / => 250 *
-		boss RMD /old_lock => 550 /old_lock: the directory is not empty
+		boss MKD /old_lock => 550 /old_lock: held by host since *
+		boss SITE LOCK INFO /old_lock => 211-Lock /old_lock\n not held: held by host since *
+		boss RMD /old_lock => 550 /old_lock: held by host since *
+		boss RNFR /old_lock => 550 /old_lock: is a lock: *
+		boss RNFR /above => 550 /above: there are held locks below it
+		boss STOR /old_lock/new <<< x => 550 /old_lock/new`+inside+`
+		boss STOR /way/new <<< x => 550 /way/new`+inside+`
+		boss STOR /new_lock/f <<< x => 550 /new_lock/f: lies in the lock /new_lock, held by host since *
+		boss APPE /old_lock/file <<< x => 550 /old_lock/file`+inside+`
+		boss DELE /old_lock/file => 550 /old_lock/file`+inside+`
+		boss RNFR /old_lock/file => 550 /old_lock/file`+inside+`
+		boss RNFR /free => 350 *
+		boss RNTO /old_lock/dir/free => 550 /old_lock/dir/free`+inside+`
+		boss MFMT 20200101000000 /old_lock/file => 550 /old_lock/file`+inside+`
+		boss MKD /old_lock/new => 550 /old_lock/new`+inside+`
+		boss RMD /old_lock/empty => 550 /old_lock/empty`+inside+`
+		boss MKD /old_lock/dir/x_lock => 550 /old_lock/dir/x_lock`+inside+`
+		boss MKD /way/x_lock => 550 /way/x_lock`+inside+`
+		boss RETR /old_lock/file => 226 * >>> x
+		- file /old_lock/new (none)
+		# members = "anyone", and the holder of a lock in it
+		boss MKD /open_team/x_lock => 257 *
+		boss STOR /open_team/x_lock/f <<< x => 226 *
+		boss STOR /open_team/f <<< x => 550 /open_team/f: lies in the lock /open_team, held by host since *
+		- rename /old_lock /old
+		boss STOR /old/new <<< x => 226 *
+		boss MKD /old_lock => 257 *`)
+}
+
+// Without directories for locks a program on the host takes none.
+func TestWithoutDirectoriesTheHostHasNoLocks(t *testing.T) {
+	plays(t, `
+		- mkdir /old_lock
+		boss STOR /old_lock/f <<< x => 226 *
 		boss RNFR /old_lock => 350 *
-		boss RNTO /pictures => 250 *
-		boss STOR /pictures/f <<< x => 226 *`)
+		boss RNTO /old => 250 *`, plainLocks)
 }

@@ -51,6 +51,12 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopte
 	if files.Hidden(string(n)) {
 		return h, 0, files.ErrReserved
 	}
+	if err := c.checkHostLocks(n); err != nil {
+		var in *lock.ProtectedError
+		if !errors.As(err, &in) || !c.table().Rules().MembersAnyone(in.Lock) {
+			return h, 0, err
+		}
+	}
 	h, adopted, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		h, err = c.await(cmd.Wait, waiting)

@@ -55,9 +55,9 @@ func (c *client) isLockName(n lock.Name) bool {
 	return ok
 }
 
-// isLock reports whether n is a lock, held or free. A name that a rule matches is no lock if a file has the name, or a directory that is not
-// the lock of a program on the host. host is a *lock.HostError if such a program holds it: it made an empty directory of that name, and locks
-// have directories.
+// isLock reports whether n is a lock, held or free. A name that a rule matches is no lock if a file has the name, or if locks have no
+// directories and a directory has the name. host is a *lock.HostError if a program on the host holds the lock: it made a directory of that
+// name, and locks have directories.
 func (c *client) isLock(n lock.Name) (is bool, host error) {
 	if c.table().Held(n) {
 		return true, nil
@@ -66,10 +66,58 @@ func (c *client) isLock(n lock.Name) (is bool, host error) {
 		return false, nil
 	}
 	info, err := c.server.tree.Lstat(string(n))
-	if err == nil && c.server.directories && info.IsDir() && c.isEmpty(n) {
+	if err == nil && c.server.directories && info.IsDir() {
 		host = &lock.HostError{Name: n, Since: info.ModTime()}
 	}
 	return err != nil || host != nil, host
+}
+
+// checkHostLocks returns a *lock.ProtectedError if n lies in a lock of a program on the host, and in no held lock inside that one.
+func (c *client) checkHostLocks(n lock.Name) error {
+	for dir := n.Parent(); c.server.directories && dir != "/"; dir = dir.Parent() {
+		if !c.isLockName(dir) {
+			continue
+		}
+		if c.table().Held(dir) {
+			return nil
+		}
+		_, host := c.isLock(dir)
+		if host == nil {
+			continue
+		}
+		if plain, err := c.server.resolve(dir); err != nil || plain != dir { // the name of a lock contains no link
+			continue
+		}
+		return &lock.ProtectedError{Path: n, Lock: dir, Why: host, Inside: true}
+	}
+	return nil
+}
+
+// linkTargets returns the directories or files that those of the names lead to that are symbolic links. It leaves out links that lead out of
+// the tree.
+func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name) {
+	for _, n := range names {
+		info, err := c.server.tree.Lstat(string(n))
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if inside, err := c.server.resolve(n + "/x"); err == nil {
+			targets = append(targets, inside.Parent())
+		}
+	}
+	return targets
+}
+
+// keepingLinks calls change, which moves, removes or replaces the names, while no lock is held or granted at or below the names and the
+// targets of those that are links: a client may have acquired the lock through the link.
+func (c *client) keepingLinks(names []lock.Name, change func() error) error {
+	targets := c.linkTargets(names...)
+	return c.excludingLocks(slices.Concat(names, targets), func() error {
+		if !slices.Equal(c.linkTargets(names...), targets) {
+			return errMovedLink
+		}
+		return change()
+	})
 }
 
 // isEmpty reports whether a directory can be read and contains nothing.

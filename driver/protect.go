@@ -17,9 +17,12 @@ var (
 )
 
 // mayChange is the check at the beginning of every command that changes a path. The first change of a job acquires the automatic lock of the
-// path, perhaps after a wait. A lock of another job on the path is an error. The permit is that of the session for the path.
+// path, perhaps after a wait. A lock of another job or of the host on the path is an error. The permit is that of the session for the path.
 // The change itself repeats the check of the locks in one step with the change, see withPermits.
 func (c *client) mayChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
+	if err := c.checkHostLocks(n); err != nil {
+		return lock.Permit{}, c.protectedRefusal(err)
+	}
 	if err := c.takeAutomatic(cmd, n); err != nil {
 		return lock.Permit{}, err
 	}
@@ -84,8 +87,8 @@ func (c *client) checkUnmoved(paths ...lock.Name) error {
 	return nil
 }
 
-// protectedBelow returns an error for the rename of a directory if a path below its old or its new name is protected. The caller holds
-// Server.layout, so nothing below changes meanwhile.
+// protectedBelow returns an error for the rename of a directory if a path below its old or its new name is protected. While the caller holds
+// Server.layout, nothing below changes.
 func (c *client) protectedBelow(from, to lock.Name) error {
 	rules := c.table().Rules()
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
@@ -111,6 +114,11 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 				return errProtectedBelow
 			}
 		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if err := c.checkLinkPlace(was, will); err != nil {
+				return err
+			}
+		}
 		if !info.IsDir() {
 			continue
 		}
@@ -119,6 +127,22 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 		}
 	}
 	return nil
+}
+
+// checkLinkPlace returns an error for the rename of a link to a directory, if a path below its new name may be protected. The server checks the
+// locks of the target, so everyone could change the files below the new name.
+func (c *client) checkLinkPlace(from, to lock.Name) error {
+	rules := c.table().Rules()
+	if !rules.ProtectsThroughLink(to) {
+		return nil
+	}
+	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
+		return nil
+	}
+	if info, err := c.server.tree.Stat(string(from)); err == nil && !info.IsDir() {
+		return nil
+	}
+	return errProtectedBelow // a target that does not exist may become a directory
 }
 
 // readAtMost reads a directory, and returns errTooMuchBelow if it has more than most entries.

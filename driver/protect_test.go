@@ -298,32 +298,66 @@ func TestDirectoriesAboveProtectedFilesStay(t *testing.T) {
 	s.play(t, rename("/plain", "/moved", "550 /moved: there is too much below it to look for protected files"))
 }
 
-// countingTree counts the entries that callers read from directories.
+// countingTree counts the entries that callers read from directories, and calls read before they do.
 type countingTree struct {
 	Tree
 	entries *int
+	read    func()
 }
 
 func (c countingTree) Open(name string) (afero.File, error) {
 	f, err := c.Tree.Open(name)
-	return countingFile{f, c.entries}, err
+	return countingFile{f, c.entries, c.read}, err
 }
 
 type countingFile struct {
 	afero.File
 	entries *int
+	read    func()
 }
 
 func (c countingFile) Readdir(n int) ([]os.FileInfo, error) {
+	c.read()
 	infos, err := c.File.Readdir(n)
 	*c.entries += len(infos)
 	return infos, err
 }
 
+// While a rename that will be refused reads directories, changes of protected files do not wait for it.
+func TestARefusedRenameHoldsUpNoChange(t *testing.T) {
+	var s *server
+	entries, blocked := 0, 0
+	s = start(t, protected, func(o *setup) {
+		o.wrap = func(tree *files.Tree) Tree {
+			return countingTree{tree, &entries, func() {
+				if !s.driver.layout.TryRLock() {
+					blocked++
+					return
+				}
+				s.driver.layout.RUnlock()
+			}}
+		}
+	})
+	s.write("/dir/phone.tsv", "x")
+	for i := range 3 {
+		s.mkdir(fmt.Sprint("/many/", i))
+	}
+	s.play(t, `
+		boss RNFR /dir => 350 *
+		boss RNTO /moved => 550 /moved: there are protected files below it, or would be`)
+	s.driver.bounds.below = 2
+	s.play(t, `
+		boss RNFR /many => 350 *
+		boss RNTO /moved => 550 /moved: there is too much below it to look for protected files`)
+	if entries == 0 || blocked > 0 {
+		t.Errorf("%d entries read, %d times while changes waited", entries, blocked)
+	}
+}
+
 func TestARenameReadsNoMoreOfADirectoryThanItsBound(t *testing.T) {
 	var entries int
 	s := start(t, protected, func(o *setup) {
-		o.wrap = func(tree *files.Tree) Tree { return countingTree{tree, &entries} }
+		o.wrap = func(tree *files.Tree) Tree { return countingTree{tree, &entries, func() {}} }
 	})
 	s.driver.bounds.below = 2
 	for i := range 20 {

@@ -62,8 +62,15 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	if info.IsDir() && to != from && to.Within(from) {
 		return errIntoItself
 	}
+	if info.IsDir() {
+		// Most refusals come from here, and hold up no other session. The check is repeated in one step with the rename.
+		if err := c.protectedBelow(from, to); err != nil {
+			return err
+		}
+	}
+	defer c.server.tree.Retain(string(to))() // the mutexes are free by then
 	// For a file, too: by now, a directory with locks in it may have its name.
-	if err := c.excludingLocks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
+	if err := c.keepingLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
 	return c.server.tree.MakeDurable(string(to), string(from)) // a sync; no other session waits for it
@@ -91,13 +98,18 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 			return errChangesUnderWay
 		}
 		defer c.server.layout.Unlock()
-		if err := c.checkUnmoved(from, to); err != nil {
+		err := c.checkUnmoved(from, to)
+		if err != nil {
 			return err
 		}
-		if info.IsDir() {
-			if err := c.protectedBelow(from, to); err != nil {
-				return err
-			}
+		switch {
+		case info.IsDir():
+			err = c.protectedBelow(from, to)
+		case info.Mode()&fs.ModeSymlink != 0:
+			err = c.checkLinkPlace(from, to)
+		}
+		if err != nil {
+			return err
 		}
 		if err := c.checkPermits(permits); err != nil {
 			return err

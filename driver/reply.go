@@ -36,7 +36,6 @@ var answers = []struct {
 	{is(lock.ErrNoParent), 550, "the directory above it does not exist", ""},
 	{is(lock.ErrNotDirectory), 550, "a file has that name", ""},
 	{is(lock.ErrNotEmpty), 550, "the directory is not empty: remove what is in it first", ""},
-	{is(lock.ErrOccupied), 550, "a directory that is not empty has that name; it is not a lock", ""},
 	{as[*lock.TimeoutError], 550, "", "timeout"},
 	{as[*lock.LimitError], 550, "", "limit"},
 	{as[*lock.DelayedError], 550, "", "delayed"},

@@ -24,6 +24,8 @@ type Tree interface {
 	RemoveDir(name string) error
 	// Move is Rename with a check.
 	Move(oldname, newname string, check files.Check) error
+	// Retain keeps the blocks of a large file from being freed before release is called.
+	Retain(name string) (release func())
 	// MakeDurable makes changes of the names survive a loss of power.
 	MakeDurable(names ...string) error
 	// Upload begins an upload: a hidden temporary file that is published by one rename.

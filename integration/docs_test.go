@@ -140,7 +140,7 @@ func TestDocsGiveAReasonForEachDependency(t *testing.T) {
 // selfExplaining are refusals to which docs/troubleshooting.md could add nothing: the texts state the cause and the remedy, or only the log has more.
 var selfExplaining = []string{
 	// Locks.
-	"a directory that is not empty has that name; it is not a lock", "a file has that name", "is a lock: only MKD acquires it and RMD releases it",
+	"a file has that name", "is a lock: only MKD acquires it and RMD releases it",
 	"is the name of a lock: only MKD makes it", "the directory above it does not exist", "only administrators break locks", "the directory is not empty: remove what is in it first",
 	"there are held locks below it",
 	// Files.

@@ -264,6 +264,21 @@ func (d directory) link(base, newbase string) error {
 	return d.do("link", func(fd int) error { return unix.Linkat(fd, base, fd, newbase, 0) })
 }
 
+// retain implements Tree.Retain for the file that i describes.
+func (d directory) retain(base string, i *info) (release func()) {
+	kept := -1
+	if i.mode.IsRegular() && i.size >= retainFrom {
+		_ = d.use(func(fd int) (err error) {
+			kept, err = unix.Openat(fd, base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			return err
+		})
+	}
+	if kept < 0 {
+		return func() {}
+	}
+	return func() { unix.Close(kept) }
+}
+
 // space returns how many bytes the process may still write in the directory's file system.
 func (d directory) space() (uint64, error) {
 	var st unix.Statfs_t

@@ -122,4 +122,7 @@ func (d directory) link(base, newbase string) error {
 	return rootError(d.tree.root.Link(d.in(base), d.in(newbase)))
 }
 
+// retain does nothing: there is no O_PATH, and on Windows an open file cannot be replaced.
+func (d directory) retain(string, *info) (release func()) { return func() {} }
+
 func (d directory) space() (uint64, error) { return 0, errors.ErrUnsupported }

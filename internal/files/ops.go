@@ -95,6 +95,23 @@ func (t *Tree) RemoveFile(name string, check Check) error {
 	})
 }
 
+// retainFrom is the size from which the release of a file's blocks takes longer than half a millisecond.
+const retainFrom = 1 << 20
+
+// Retain keeps the content of a large file until release is called, so that a removal, or a rename over the file, takes no longer than that of
+// an empty one. The system frees the blocks with the last name or descriptor, which takes 0.3 s for 512 MiB. Call Retain before the
+// mutexes for the change are taken, and release when they are free again. Only on Linux.
+func (t *Tree) Retain(name string) (release func()) {
+	release = func() {}
+	_ = t.at("retain", name, func(p place) error { // without a file, the change itself reports it
+		if i, err := p.dir.lstat(p.base); err == nil {
+			release = p.dir.retain(p.base, i)
+		}
+		return nil
+	})
+	return release
+}
+
 // Remove always fails. FTP uses RemoveDir and RemoveFile.
 func (t *Tree) Remove(name string) error { return fail("remove", name, fs.ErrPermission) }
 

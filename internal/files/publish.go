@@ -48,6 +48,7 @@ func (u *Upload) keepAttributes() error {
 	case err != nil:
 		return err
 	}
+	u.release = u.dir.retain(u.base, old) // until Finish or Discard, when the caller holds no mutex any more
 	if err := u.keepXattrs(); err != nil { // an access control list sets the permissions, too
 		return err
 	}
@@ -193,7 +194,10 @@ func (u *Upload) closeDirectory() {
 	if u.dir != (directory{}) {
 		u.dir.close()
 	}
-	u.dir, u.file = directory{}, nil
+	if u.release != nil {
+		u.release()
+	}
+	u.dir, u.file, u.release = directory{}, nil, nil
 }
 
 // InPlace returns ErrMoved unless the name still leads, through no link, to the directory in which the upload began.

@@ -41,6 +41,7 @@ type Upload struct {
 	size           int64
 	lost           []string // see Lost
 	old            *info    // the file that was copied, when it was opened; nil: there was none
+	release        func()   // frees the replaced file; nil: there is none, see Tree.Retain
 }
 
 var (

@@ -16,7 +16,6 @@ var (
 	ErrStale               = errors.New("the lock has another token by now")
 	ErrMembers             = errors.New("there are locks below it")
 	ErrNotEmpty            = errors.New("its directory is not empty")
-	ErrOccupied      error = &matchingError{"a directory that is not empty has that name; it is not a lock", fs.ErrExist}
 	ErrDirectoryGone       = errors.New("its directory was removed on the server")
 	ErrNotDirectory        = errors.New("a file has that name")
 	ErrNoRule              = errors.New("no rule makes that name a lock")

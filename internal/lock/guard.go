@@ -169,7 +169,7 @@ type Write struct {
 type ProtectedError struct {
 	Path Name
 	Lock Name
-	Why  error // a *LostError, a *NotYoursError, ErrNotHeld, or another reason
+	Why  error // a *LostError, a *NotYoursError, a *HostError, ErrNotHeld, or another reason
 	// Inside is set if the lock contains the path; otherwise a rule protects it.
 	Inside bool
 }
@@ -190,7 +190,10 @@ func (e *ProtectedError) Text(name string) string {
 		text = "lies in the lock " + name + ", "
 	}
 	var lost *LostError
+	var host *HostError
 	switch {
+	case errors.As(e.Why, &host):
+		return text + host.Error()
 	case errors.As(e.Why, &lost):
 		return text + lost.Error()
 	case e.Why == errOthersShare, e.Why == errNotBegun, e.Why == errGivenBack, e.Why == errOtherJob:

@@ -45,10 +45,9 @@ type Disk interface {
 	// Free reports whether a grant of the name needs no Make: locks have no directories, and nothing on the disk has the name. It may
 	// return false wrongly, must be quick, and changes nothing.
 	Free(n Name) bool
-	// Make makes the directory of a lock. The errors are a *HostError if an empty directory without a hold has the name, ErrOccupied if
-	// it is not empty, ErrNotDirectory if a file has the name, ErrNoParent if the parent does not exist or the path contains a link, and
-	// those of the file system. If locks have no directories, Make only checks that the name is free and returns the zero id; for an
-	// existing directory the error matches fs.ErrExist.
+	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrNotDirectory if a file
+	// has the name, ErrNoParent if the parent does not exist or the path contains a link, and those of the file system. If locks have no
+	// directories, Make only checks that the name is free and returns the zero id; for an existing directory the error matches fs.ErrExist.
 	// Make removes a directory that a crash of this server left between Make and its record, or moves it aside with its files.
 	Make(ctx context.Context, n Name) (DirectoryID, error)
 	// Create makes the directory for the first file in a held lock, if locks have no directories otherwise. Its errors are those of Make.

@@ -408,7 +408,7 @@ func TestALockThatTheHostFreesDuringARefusalIsGranted(t *testing.T) {
 func TestAFreeNameIsLookedAtAgainAfterDirectoriesWereMoved(t *testing.T) {
 	b := withDirectories(t, lock.Rule{Match: "/l/*"})
 	s := b.open("a")
-	b.disk.make = func(lock.Name) error { return lock.ErrOccupied }
+	b.disk.make = func(lock.Name) error { return lock.ErrNotDirectory }
 	b.disk.free = func() bool { return true }
 	b.acquire(s, "/l/a")
 	b.disk.free = func() bool {
@@ -417,7 +417,7 @@ func TestAFreeNameIsLookedAtAgainAfterDirectoriesWereMoved(t *testing.T) {
 		}
 		return true
 	}
-	if h, _, _, err := s.AcquireOrWait(b.ctx, "/l/b", nil); !errors.Is(err, lock.ErrOccupied) {
+	if h, _, _, err := s.AcquireOrWait(b.ctx, "/l/b", nil); !errors.Is(err, lock.ErrNotDirectory) {
 		t.Errorf("after a move it was granted with token %d, %v", h.Token, err)
 	}
 }

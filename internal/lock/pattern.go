@@ -249,6 +249,22 @@ func (p *pattern) below(dir Name) bool {
 	return may || s.steps >= maxSteps
 }
 
+// belowLink is below for a link. A link above both the file and its lock changes the paths of both, if all directories may contain the lock.
+func (p *pattern) belowLink(dir Name) bool {
+	lock, file := elementsOf(p.matchParts), elementsOf(p.parts)
+	if len(lock) != 2 || lock[0][0].kind != partDeep || lock[1][0].kind == partDeep || file[0][0] != lock[0][0] {
+		return p.below(dir)
+	}
+	afterDeep := *p
+	afterDeep.parts = p.parts[1:]
+	for i := range dir {
+		if dir[i] == '/' && i+1 < len(dir) && afterDeep.below(dir[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
 // expand replaces the wildcards of match by the values. It returns false if the result is no clean path.
 func (p *pattern) expand(values []string) (Name, bool) {
 	name := ""

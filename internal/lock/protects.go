@@ -65,6 +65,12 @@ func (r *Rules) ProtectsBelow(dir Name) bool {
 	return slices.ContainsFunc(r.protectedPatterns, func(p *pattern) bool { return p.below(dir) })
 }
 
+// ProtectsThroughLink reports whether a link with the name of the directory may lead around a lock. A path below it may be protected, and the
+// directory that the link leads to may lack that protection. It may return true wrongly, but never false.
+func (r *Rules) ProtectsThroughLink(dir Name) bool {
+	return slices.ContainsFunc(r.protectedPatterns, func(p *pattern) bool { return p.belowLink(dir) })
+}
+
 // errManyWays is the error for a path that matches a pattern in too many ways.
 var errManyWays error = &matchingError{"fits a protected pattern in too many ways", fs.ErrPermission}
 

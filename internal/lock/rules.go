@@ -125,6 +125,12 @@ func (r *Rules) limitedBy(n Name) *compiledRule {
 	return nil
 }
 
+// MembersAnyone reports whether every session may acquire locks below the name while it is held.
+func (r *Rules) MembersAnyone(n Name) bool {
+	rule := r.find(n)
+	return rule != nil && rule.contention.Members == MembersAnyone
+}
+
 // Prefixes returns the fixed prefixes of all rules, such as /locks for "/locks/**", and the directories above them without "/", sorted. They
 // must exist before locks can be made in them, and are never locks.
 func (r *Rules) Prefixes() []Name { return slices.Clone(r.prefixes) }

@@ -23,7 +23,7 @@ func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) 
 		return d.Create(ctx, n)
 	}
 	err := d.lanes.run(n.Parent(), func(p *parent) error { return d.freeName(p, n) })
-	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrOccupied) {
+	if errors.Is(err, lock.ErrHeld) {
 		err = &fs.PathError{Op: "mkdir", Path: string(n), Err: fs.ErrExist}
 	}
 	return lock.DirectoryID{}, err
@@ -76,8 +76,6 @@ func (d *Disk) freeName(p *parent, n lock.Name) error {
 		return fmt.Errorf("%s: %w", n, lock.ErrNotDirectory)
 	case p.isMarked(s):
 		return d.removeLeftover(p, n)
-	case d.occupied(n):
-		return fmt.Errorf("%s: %w", n, lock.ErrOccupied)
 	}
 	return &lock.HostError{Name: n, Since: s.modified}
 }

@@ -35,14 +35,15 @@ func TestMakeReportsWhyANameIsTaken(t *testing.T) {
 	s.check(os.Symlink("locks", s.real("/link_lock")))
 	s.check(os.Symlink(".", s.real("/link_dir")))
 	s.mkdir("/host_lock")
-	s.age("/host_lock", time.Hour)
 	s.mkdir("/full_lock")
 	s.write("/full_lock/f")
+	s.age("/host_lock", time.Hour)
+	s.age("/full_lock", time.Hour)
 	for name, want := range map[lock.Name]error{
 		"/file_lock":   lock.ErrNotDirectory,
 		"/link_lock":   lock.ErrNotDirectory,
 		"/host_lock":   lock.ErrHeld,
-		"/full_lock":   lock.ErrOccupied,
+		"/full_lock":   lock.ErrHeld,
 		"/none/a_lock": lock.ErrNoParent,
 		"/file_lock/a": lock.ErrNoParent,
 		"/link_dir/a":  lock.ErrNoParent,
@@ -53,7 +54,7 @@ func TestMakeReportsWhyANameIsTaken(t *testing.T) {
 		} {
 			err := try()
 			want := want
-			if what == "check" && (want == lock.ErrHeld || want == lock.ErrOccupied) {
+			if what == "check" && want == lock.ErrHeld {
 				want = fs.ErrExist // without directories any directory makes the name unusable for a lock
 			}
 			var host *lock.HostError

@@ -93,7 +93,7 @@ func (d *Disk) roots(dir lock.Name) []lock.Name {
 	return slices.DeleteFunc(slices.Clone(roots), func(root lock.Name) bool { return !root.Within(dir) })
 }
 
-// hostDirectory describes an empty directory of the host with the name; nil if there is none. It changes nothing.
+// hostDirectory describes a directory of the host with the name; nil if there is none. It changes nothing.
 func (d *Disk) hostDirectory(n lock.Name) *lock.HostError {
 	p, err := d.open(n.Parent())
 	if err != nil {
@@ -101,23 +101,23 @@ func (d *Disk) hostDirectory(n lock.Name) *lock.HostError {
 	}
 	defer p.Close()
 	s, err := p.entryOf(n)
-	if err != nil || !s.directory || p.isMarked(s) || d.occupied(n) {
+	if err != nil || !s.directory || p.isMarked(s) {
 		return nil
 	}
 	return &lock.HostError{Name: n, Since: s.modified}
 }
 
-// HostDirectories searches for directories of the host, at dir or below it: empty ones that have a lock's name and no hold. It returns
+// HostDirectories searches for directories of the host, at dir or below it: those that have a lock's name and no hold. It returns
 // at most limit of them. It reads 10,000 entries: with more below dir it returns the directories found so far, and ErrSearch.
 func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, limit int) (all []*lock.HostError, err error) {
 	if _, isLock := (*d.rules.Load()).For(dir); isLock && !d.o.Held(dir) {
 		if host := d.hostDirectory(dir); host != nil {
-			return []*lock.HostError{host}, nil // it is empty
+			return []*lock.HostError{host}, nil // locks below it do not matter then
 		}
 	}
 	pending := d.roots(dir)
 	for f := range d.walk(ctx, &pending) {
-		if !f.marked && !d.occupied(f.name) {
+		if !f.marked {
 			all = append(all, &lock.HostError{Name: f.name, Since: f.modified})
 		}
 		if len(all) == limit {

@@ -203,7 +203,7 @@ func TestDirectoriesOfTheHostBelowADirectoryAreFound(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	if got := find("/site", 10); !slices.Equal(got, []lock.Name{"/site/b_lock", "/site/deep/a_lock"}) {
+	if got := find("/site", 10); !slices.Equal(got, []lock.Name{"/site/b_lock", "/site/deep/a_lock", "/site/full_lock"}) {
 		t.Errorf("found %q", got)
 	}
 	if got := find("/", 2); len(got) != 2 {
