@@ -276,3 +276,12 @@ func TestDirectoriesOfTheHostWithTheNameOfALock(t *testing.T) {
 		boss RNTO /pictures => 250 *
 		boss STOR /pictures/f <<< x => 226 *`)
 }
+
+func TestARenameOfADirectoryThatTakesTooLongToSearchIsRefused(t *testing.T) {
+	s := start(t)
+	s.mkdir("/dir/sub")
+	a := s.as("boss")
+	a.want("RNFR /dir", "350 *")
+	s.driver.bounds.search = 0
+	a.want("RNFR /dir", "550 /dir: too many files below it to search for locks: rename it on the server's machine")
+}

@@ -9,6 +9,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
+// sweepEntries is the number of directory entries that one Sweep reads at least, if there are as many.
+const sweepEntries = 10_000
+
 // sweepPass is the state between two calls of Sweep. A pass reads the whole tree, in several calls.
 type sweepPass struct {
 	mu           sync.Mutex  // held during a Sweep, also while it reads the disk, so that one runs at a time
@@ -36,7 +39,7 @@ func (d *Disk) Sweep(ctx context.Context) error {
 		s.before, s.seen = s.seen, make(firstSeen)
 	}
 	var failed []error
-	for f := range d.walk(ctx, &s.pending) {
+	for f := range d.walk(ctx, &s.pending, sweepEntries) {
 		if d.removable(f) {
 			failed = append(failed, d.removeCandidate(f))
 		}
