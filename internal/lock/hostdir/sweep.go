@@ -81,7 +81,7 @@ func (d *Disk) removeCandidate(f candidate) error {
 // removeHostDirectory removes a directory of the host. A program on the host may replace or use it meanwhile. So it moves the directory aside, compares it
 // there, and moves it back if it is another one or not empty.
 func (d *Disk) removeHostDirectory(f candidate) error {
-	to, err := d.aside(f.name)
+	to, err := d.aside(f.name, lock.HostAccount, 0)
 	if missing(err) {
 		return nil
 	}
