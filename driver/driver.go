@@ -46,7 +46,8 @@ type Options struct {
 	Table       *lock.Table
 	Clock       lock.Clock
 	Directories bool // each lock has a directory in the tree
-	// HostDirectories returns at most max directories with names of locks that programs on the host made, at dir or below it.
+	// HostDirectories returns at most max directories with names of locks that programs on the host made, at dir or below it. If ctx ends
+	// before it has read everything below dir, it returns the error of ctx.
 	HostDirectories func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
 	TLS             *tls.Config // nil: no TLS
 	SessionReuse    bool        // data connections resume the TLS session of their control connection
@@ -119,6 +120,7 @@ type bounds struct {
 	piece   int           // names of a directory that are held at a time, unless the client wants them in another order
 	below   int           // entries below a directory that a rename checks
 	glob    time.Duration // for the matching of a glob of SITE LOCKS. The worst globs take 30 ms for a name
+	search  time.Duration // for the search of RNFR for locks of programs on the host
 	changes time.Duration // for which the rename of a directory waits for changes of protected files that are under way
 }
 
@@ -134,7 +136,7 @@ func New(o Options) *Server {
 	s := &Server{
 		tree: o.Tree, nothing: afero.NewReadOnlyFs(afero.NewMemMapFs()), table: o.Table, clock: o.Clock, directories: o.Directories,
 		hostDirectories: o.HostDirectories, log: o.Log, tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
-		bounds:   bounds{locks: 10_000, ordered: 10_000, piece: 2_000, below: 4_000, glob: 2 * time.Second, changes: 2 * time.Second},
+		bounds:   bounds{locks: 10_000, ordered: 10_000, piece: 2_000, below: 4_000, glob: 2 * time.Second, search: 10 * time.Second, changes: 2 * time.Second},
 		rateOver: time.Minute, catchUp: 20 * time.Millisecond,
 		guessing: guessing.New(ctx, o.Log, guessing.FirstDelay), digests: newDigests(),
 		context: ctx, cancel: cancel,

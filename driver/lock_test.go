@@ -312,3 +312,12 @@ func TestWithoutDirectoriesTheHostHasNoLocks(t *testing.T) {
 		boss RNFR /old_lock => 350 *
 		boss RNTO /old => 250 *`, plainLocks)
 }
+
+func TestARenameOfADirectoryThatTakesTooLongToSearchIsRefused(t *testing.T) {
+	s := start(t)
+	s.mkdir("/dir/sub")
+	a := s.as("boss")
+	a.want("RNFR /dir", "350 *")
+	s.driver.bounds.search = 0
+	a.want("RNFR /dir", "550 /dir: too many files below it to search for locks: rename it on the server's machine")
+}

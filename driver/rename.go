@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"time"
 
@@ -30,15 +32,23 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 		return n, info, errLocksBelow
 	}
 	if c.server.directories {
-		found, err := c.server.hostDirectories(c.server.context, n, 1)
-		if err != nil {
-			return n, info, err
-		}
-		if len(found) > 0 {
-			return n, info, errLocksBelow
-		}
+		return n, info, c.checkHostLocksBelow(n)
 	}
 	return n, info, nil
+}
+
+// checkHostLocksBelow returns an error if a program on the host holds a lock at or below the directory, or if the search takes too long.
+func (c *client) checkHostLocksBelow(n lock.Name) error {
+	ctx, cancel := context.WithTimeout(c.server.context, c.server.bounds.search)
+	defer cancel()
+	found, err := c.server.hostDirectories(ctx, n, 1)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errTooMuchToSearch
+	case err == nil && len(found) > 0:
+		return errLocksBelow
+	}
+	return err
 }
 
 // rename is RNTO. Call mayMoveFrom first.
@@ -117,6 +127,9 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		return publish(permits)
 	}))
 }
+
+// errTooMuchToSearch is a refusal, not a request to try again: a search of the same directory takes as long again.
+var errTooMuchToSearch = &refusal{text: "too many files below it to search for locks: rename it on the server's machine"}
 
 var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again"}
 

@@ -48,7 +48,7 @@ func (u *Upload) keepAttributes() error {
 	case err != nil:
 		return err
 	}
-	u.release = u.dir.retain(u.base, old) // until Finish or Discard, when the caller holds no mutex any more
+	u.release = u.dir.retain(u.base, old)  // until Finish or Discard, when the caller holds no mutex any more
 	if err := u.keepXattrs(); err != nil { // an access control list sets the permissions, too
 		return err
 	}

@@ -504,15 +504,23 @@ func TestALimitRefusalShowsTheQueue(t *testing.T) {
 	}
 }
 
-// A lock that is being granted to another session is not free.
-func TestAViewShowsAGrantUnderWay(t *testing.T) {
+// A lock whose directory is being made or removed is not free.
+func TestAViewShowsAChangeUnderWay(t *testing.T) {
 	b := withDirectories(t)
-	other := b.open("b")
-	b.disk.make = func(lock.Name) error {
+	a, other := b.open("a"), b.open("b")
+	looks := 0
+	look := func() error {
+		looks++
 		if v, err := other.View("/locks/x"); !errors.Is(v.Next, lock.ErrHeld) {
-			t.Errorf("MKD would return %v; %v", v.Next, err)
+			t.Errorf("look %d: MKD would return %v; %v", looks, v.Next, err)
 		}
 		return nil
 	}
-	b.acquire(b.open("a"), "/locks/x")
+	b.disk.make = func(lock.Name) error { return look() }
+	b.acquire(a, "/locks/x")
+	b.disk.OnRemove(func(lock.Hold) error { return look() })
+	b.release(a, "/locks/x", nil)
+	if looks != 2 {
+		t.Errorf("%d looks", looks)
+	}
 }

@@ -30,7 +30,7 @@ type Asked struct {
 // DirectoryID identifies one directory on disk for as long as it exists.
 type DirectoryID struct {
 	Inode  uint64
-	Birth  int64  // nanoseconds since 1970, as coarse as the file system's clock; 0: the file system records none
+	Birth  int64  // nanoseconds since 1970, as coarse as the file system's clock. 0: unknown; -1: unknown, but the directory has the mark of package hostdir
 	Parent uint64 // inode of its parent when it was made
 }
 

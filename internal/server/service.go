@@ -129,18 +129,22 @@ func (v *service) open(ctx context.Context) error {
 		}
 	}
 	v.directories = c.Locks.Directories
+	var valid func() error
+	if v.term != nil {
+		valid = v.term.Valid
+	}
 	v.hostdir, err = hostdir.Open(hostdir.Options{
-		FS: v.tree, Clock: s.clock, Rules: rules, MakeDirectories: v.directories, Log: s.log,
+		FS: v.tree, Clock: s.clock, Rules: rules, MakeDirectories: v.directories, Valid: valid, Log: s.log,
 		Held: func(n lock.Name) bool { return v.table.HeldWithin(n) || v.table.Valid() != nil },
 	})
 	if err != nil {
 		return err
 	}
-	table := lock.Options{
-		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: v.observe,
+	if v.directories {
+		v.hostdir.WarnOfFileSystems()
 	}
-	if v.term != nil {
-		table.Valid = v.term.Valid
+	table := lock.Options{
+		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: v.observe, Valid: valid,
 	}
 	v.table, err = lock.NewTable(ctx, table)
 	return err

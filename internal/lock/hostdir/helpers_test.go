@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,6 +66,7 @@ type faulty struct {
 	aside  func(name string)       // called before Aside
 	plain  bool                    // the file system keeps no mark
 	sticky bool                    // every directory has a mark
+	old    bool                    // the file system records no times of birth, and reuses one inode
 }
 
 func (f *faulty) Open(name string) (afero.File, error) {
@@ -88,7 +90,9 @@ func (f *faulty) OpenDirectory(name string) (afero.File, error) {
 	case ok && f.plain:
 		return unmarked{d}, nil
 	case ok && f.sticky:
-		return allSticky{d}, nil
+		return altered{d, func(s system) system { return stickySystem{s} }}, nil
+	case ok && f.old:
+		return altered{d, func(s system) system { return oldSystem{s} }}, nil
 	}
 	return file, err
 }
@@ -108,20 +112,42 @@ func (u unmarked) Mkdir(base string, perm fs.FileMode) error {
 	return u.Directory.Mkdir(base, perm.Perm())
 }
 
-// allSticky is a directory in which every directory has a mark.
-type allSticky struct{ hostdir.Directory }
+func (f *faulty) Stat(name string) (fs.FileInfo, error) {
+	info, err := f.Tree.Stat(name)
+	if err == nil && f.old {
+		info = alteredInfo{info, oldSystem{info.Sys().(system)}}
+	}
+	return info, err
+}
 
-func (a allSticky) Lstat(base string) (fs.FileInfo, error) {
+// altered is a directory on another file system.
+type altered struct {
+	hostdir.Directory
+	alter func(system) system
+}
+
+func (a altered) Lstat(base string) (fs.FileInfo, error) {
 	info, err := a.Directory.Lstat(base)
 	if err != nil {
 		return nil, err
 	}
-	return isSticky{info}, nil
+	return alteredInfo{info, a.alter(info.Sys().(system))}, nil
 }
 
-type isSticky struct{ fs.FileInfo }
+func (a altered) Readdir(n int) ([]fs.FileInfo, error) {
+	infos, err := a.Directory.Readdir(n)
+	for i, info := range infos {
+		infos[i] = alteredInfo{info, a.alter(info.Sys().(system))}
+	}
+	return infos, err
+}
 
-func (i isSticky) Sys() any { return stickySystem{i.FileInfo.Sys().(system)} }
+type alteredInfo struct {
+	fs.FileInfo
+	sys system
+}
+
+func (i alteredInfo) Sys() any { return i.sys }
 
 type system interface {
 	Identity() (inode uint64, birth int64)
@@ -134,6 +160,11 @@ type stickySystem struct{ system }
 
 func (stickySystem) Mark() (bool, int) { return true, os.Getuid() }
 
+// oldSystem is ext2.
+type oldSystem struct{ system }
+
+func (oldSystem) Identity() (inode uint64, birth int64) { return 7, 0 }
+
 // scene is a served tree on a real disk, and the Disk of a server.
 type scene struct {
 	testing.TB
@@ -143,6 +174,8 @@ type scene struct {
 	clock *clock
 	rules testRules
 	off   bool // no directories
+	valid func() error
+	log   *slog.Logger
 
 	mu   sync.Mutex
 	held map[lock.Name]lock.Hold
@@ -169,7 +202,7 @@ func (s *scene) restart() {
 
 func (s *scene) opened() *hostdir.Disk {
 	s.Helper()
-	d, err := hostdir.Open(hostdir.Options{FS: s.fs, Clock: s.clock, Rules: s.rules, Held: s.isHeld, MakeDirectories: !s.off})
+	d, err := hostdir.Open(hostdir.Options{FS: s.fs, Clock: s.clock, Rules: s.rules, Held: s.isHeld, Valid: s.valid, MakeDirectories: !s.off, Log: s.log})
 	s.check(err)
 	return d
 }

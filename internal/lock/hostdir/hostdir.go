@@ -14,9 +14,12 @@
 //
 // Caveats:
 //   - A time of birth is as coarse as the file system's clock (1 to 10 ms). A directory that a program removes and makes again within
-//     one tick looks the same where the file system reuses the inode. Where the file system records no times of birth, only
-//     the inodes are compared. Systems other than Linux have neither, and a replaced directory looks the same.
+//     one tick looks the same where the file system reuses the inode. Where the file system records no times of birth, inode and
+//     mark are compared, and without marks (vfat) only the inode. Systems other than Linux have none of them, and a replaced directory
+//     looks the same.
 //   - If a program removes a directory and makes it again in the microseconds between the check and the rmdir, its own is removed.
+//   - If the server freezes between the call of Options.Valid and the change right after it, for so long that another server takes over,
+//     the change happens late. A late rmdir can remove the directory of a hold of that server.
 //   - Where directories cannot be marked (vfat, systems other than Linux), a directory that a crash left belongs to the host.
 //   - If a program replaces the directory above a lock, the hold stands, since an unmounted lock root looks the same.
 //
@@ -68,14 +71,17 @@ type Rules interface {
 	Roots() []lock.Name
 }
 
-// Options are the arguments of Open. All but MakeDirectories and Log are required.
+// Options are the arguments of Open. All but Valid, MakeDirectories and Log are required.
 type Options struct {
 	FS    Tree // the served tree
 	Clock lock.Clock
 	Rules Rules
 	// Held reports whether the name, or a name below it, has a hold or is about to get one. While this server may not change locks it
 	// returns true.
-	Held            func(lock.Name) bool
+	Held func(lock.Name) bool
+	// Valid returns nil if this server may change locks now. It is called right before each change of a lock's directory, and its error
+	// prevents the change. It must not block. nil: always.
+	Valid           func() error
 	MakeDirectories bool         // Make makes directories; if false, only Create does
 	Log             *slog.Logger // nil: silent
 }
@@ -98,6 +104,9 @@ func Open(o Options) (*Disk, error) {
 	if o.FS == nil || o.Clock == nil || o.Rules == nil || o.Held == nil {
 		return nil, errors.New("hostdir: a file system, a clock, rules and Held are needed")
 	}
+	if o.Valid == nil {
+		o.Valid = func() error { return nil }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -109,3 +118,13 @@ func Open(o Options) (*Disk, error) {
 
 // SetRules replaces the rules.
 func (d *Disk) SetRules(rules Rules) { d.rules.Store(&rules) }
+
+// WarnOfFileSystems logs a warning for each root of locks whose file system records no times of birth. It does nothing on systems other
+// than Linux, which report none.
+func (d *Disk) WarnOfFileSystems() {
+	for _, root := range d.roots("/") {
+		if s, err := newEntry(d.o.FS.Stat(string(root))); err == nil && s.id.Inode != placeholderInode && s.id.Birth <= 0 {
+			d.o.Log.Warn("the file system records no birth times: the directories of locks are recognized by inode and sticky bit", "directory", root)
+		}
+	}
+}

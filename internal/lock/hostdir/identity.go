@@ -73,10 +73,19 @@ type entry struct {
 	owner     int
 }
 
-// matches reports whether the name has the directory with the identity id. A time of birth that the file system does not record equals
-// every other.
+// onlyMarked is the Birth of a marked directory on a file system that records no times of birth.
+const onlyMarked = -1
+
+// matches reports whether the name has the directory with the identity id. An unknown time of birth equals every other. A directory that
+// was onlyMarked must still have its mark: the inode of a removed directory is soon that of a new one.
 func (s entry) matches(id lock.DirectoryID) bool {
-	return s.directory && id.Inode == s.id.Inode && (id.Birth == 0 || s.id.Birth == 0 || id.Birth == s.id.Birth)
+	switch {
+	case !s.directory || id.Inode != s.id.Inode:
+		return false
+	case id.Birth == onlyMarked:
+		return s.sticky
+	}
+	return id.Birth == 0 || s.id.Birth <= 0 || id.Birth == s.id.Birth
 }
 
 // system is implemented by the Sys of a FileInfo whose file system has inodes.
@@ -105,6 +114,9 @@ func newEntry(info fs.FileInfo, err error) (entry, error) {
 		s.device = sys.Device()
 		s.sticky, s.owner = sys.Mark()
 		s.leaf = sys.Links() == 2 // where each directory in it is one more link
+	}
+	if s.id.Birth == 0 && s.sticky {
+		s.id.Birth = onlyMarked
 	}
 	if s.id.Inode == 0 {
 		s.id.Inode = placeholderInode

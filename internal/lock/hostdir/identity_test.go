@@ -16,6 +16,8 @@ func TestABirthThatIsNotRecordedEqualsEachOther(t *testing.T) {
 		{lock.DirectoryID{Inode: 1, Birth: 7}, lock.DirectoryID{Inode: 2, Birth: 7}, false},
 		{lock.DirectoryID{Inode: 1}, lock.DirectoryID{Inode: 1, Birth: 8}, true},
 		{lock.DirectoryID{Inode: 1, Birth: 7}, lock.DirectoryID{Inode: 1}, true},
+		{lock.DirectoryID{Inode: 1, Birth: onlyMarked}, lock.DirectoryID{Inode: 1, Birth: 7}, true},
+		{lock.DirectoryID{Inode: 1, Birth: 7}, lock.DirectoryID{Inode: 1, Birth: onlyMarked}, false}, // without the mark
 	} {
 		if got := (entry{directory: true, id: c.seen}).matches(c.had); got != c.want {
 			t.Errorf("%+v is %+v: %v, want %v", c.seen, c.had, got, c.want)

@@ -40,6 +40,9 @@ func (d *Disk) Create(_ context.Context, n lock.Name) (id lock.DirectoryID, err 
 
 func (d *Disk) makeDirectory(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
 	for range makeTries {
+		if err := d.o.Valid(); err != nil {
+			return id, err
+		}
 		err = p.Mkdir(n.Base(), 0o755|fs.ModeSticky)
 		switch {
 		case errors.Is(err, fs.ErrExist):
@@ -83,9 +86,9 @@ func (d *Disk) freeName(p *parent, n lock.Name) error {
 // removeLeftover removes a directory that a crash left, or moves it aside with the files in it. The next hold gets a new directory, since
 // another server that ends late may remove this one.
 func (d *Disk) removeLeftover(p *parent, n lock.Name) error {
-	to, err := "", p.RemoveDir(n.Base())
+	to, err := "", d.rmdir(p, n)
 	if notEmpty(err) {
-		to, err = d.aside(n)
+		to, err = d.aside(n, lock.HostAccount, 0)
 	}
 	if err != nil && !missing(err) {
 		return err
@@ -94,9 +97,20 @@ func (d *Disk) removeLeftover(p *parent, n lock.Name) error {
 	return nil
 }
 
-// aside moves a directory without a hold out of the way.
-func (d *Disk) aside(n lock.Name) (to string, err error) {
-	return d.o.FS.Aside(string(n), lock.HostAccount, 0)
+// rmdir removes an empty directory while this server may change locks.
+func (d *Disk) rmdir(p *parent, n lock.Name) error {
+	if err := d.o.Valid(); err != nil {
+		return err
+	}
+	return p.RemoveDir(n.Base())
+}
+
+// aside calls Aside of the tree while this server may change locks.
+func (d *Disk) aside(n lock.Name, by string, token lock.Token) (to string, err error) {
+	if err := d.o.Valid(); err != nil {
+		return "", err
+	}
+	return d.o.FS.Aside(string(n), by, uint64(token))
 }
 
 // Remove implements [lock.Disk]. It does not return before rmdir does, even if ctx ends.
@@ -122,7 +136,7 @@ func (d *Disk) removeDirectory(p *parent, h lock.Hold, cause lock.Cause) (note s
 	if !s.matches(h.Directory) {
 		return "", p.goneError(h)
 	}
-	err = p.RemoveDir(h.Name.Base())
+	err = d.rmdir(p, h.Name)
 	switch {
 	case missing(err):
 		return "", p.goneError(h)
@@ -131,7 +145,7 @@ func (d *Disk) removeDirectory(p *parent, h lock.Hold, cause lock.Cause) (note s
 	case cause == lock.CauseRelease:
 		return "", fmt.Errorf("%s: %w", h.Name, lock.ErrNotEmpty)
 	}
-	to, err := d.o.FS.Aside(string(h.Name), h.Owner.Account, uint64(h.Token))
+	to, err := d.aside(h.Name, h.Owner.Account, h.Token)
 	if err != nil {
 		return "", err
 	}

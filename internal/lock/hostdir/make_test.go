@@ -1,8 +1,10 @@
 package hostdir_test
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -218,5 +220,75 @@ func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
 	}
 	if _, err := s.Remove(t.Context(), lock.Hold{Name: "/locks/a"}, lock.CauseRelease); err != nil {
 		t.Errorf("a hold without a directory: %v", err)
+	}
+}
+
+// ext2, and ext4 with inodes of 128 bytes. A new directory gets the inode of the removed one.
+func TestWithoutTimesOfBirthAReplacedDirectoryIsTheHosts(t *testing.T) {
+	s := newScene(t)
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
+	s.restart()
+	if s.WarnOfFileSystems(); log.Len() > 0 {
+		t.Skipf("the file system of the test has none itself: %s", &log)
+	}
+	s.fs.old = true
+	if s.WarnOfFileSystems(); strings.Count(log.String(), "no birth times") != 1 {
+		t.Errorf("logged: %s", &log)
+	}
+	s.release(s.acquire("/locks/a"))
+	s.wants("/locks/a", false)
+	h := s.acquire("/locks/a")
+	s.gone(h, false)
+	if id, gone := s.restored(h); gone || id != h.Directory {
+		t.Errorf("restored: %v, %v", id, gone)
+	}
+	s.rmdir("/locks/a")
+	s.mkdir("/locks/a")
+	s.gone(h, true)
+	if _, gone := s.restored(h); !gone {
+		t.Error("replaced, and the hold stands after a start")
+	}
+	s.wantsGone(h)
+	s.wants("/locks/a", true)
+}
+
+// A server that freezes between a check and a change may wake after another server took over.
+func TestAServerThatWasReplacedChangesNoDirectory(t *testing.T) {
+	replaced := errors.New("replaced")
+	for what, change := range map[string]func(s *scene, h lock.Hold) error{
+		"make":         func(s *scene, _ lock.Hold) error { _, err := s.Make(s.Context(), "/locks/new"); return err },
+		"make over it": func(s *scene, h lock.Hold) error { _, err := s.Make(s.Context(), h.Name); return err },
+		"check its name": func(s *scene, h lock.Hold) error {
+			s.off = true
+			_, err := s.opened().Make(s.Context(), h.Name)
+			return err
+		},
+		"remove": func(s *scene, h lock.Hold) error { _, err := s.Remove(s.Context(), h, lock.CauseRelease); return err },
+		"sweep":  func(s *scene, _ lock.Hold) error { clear(s.held); return s.Sweep(s.Context()) },
+		"move aside": func(s *scene, h lock.Hold) error {
+			s.write("/locks/a/f")
+			valid := s.valid
+			calls := 0
+			s.valid = func() error { // until rmdir has failed
+				if calls++; calls == 1 {
+					return nil
+				}
+				return valid()
+			}
+			s.restart()
+			_, err := s.Remove(s.Context(), h, lock.CauseExpire)
+			return err
+		},
+	} {
+		s := newScene(t)
+		h := s.acquire("/locks/a")
+		s.valid = func() error { return replaced }
+		s.restart()
+		if err := change(s, h); !errors.Is(err, replaced) {
+			t.Errorf("%s: %v", what, err)
+		}
+		s.wants("/locks/a", true)
+		s.wants("/locks/new", false)
 	}
 }

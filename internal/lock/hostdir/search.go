@@ -5,16 +5,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-// searchEntries is the number of directory entries that one call reads at least, if there are as many. It reads the last directory to its end.
-const searchEntries = 10_000
-
-// ErrSearch means that a search ended early because there is too much to read.
-var ErrSearch = errors.New("too many files to search for directories that programs on the server made")
 
 // candidate is a directory that has a lock's name and no hold.
 type candidate struct {
@@ -24,11 +19,11 @@ type candidate struct {
 	marked bool
 }
 
-// walk reads the pending directories and those below them, about searchEntries entries, and yields its candidates. The
-// directories that it did not read stay pending. It skips those that it cannot read.
-func (d *Disk) walk(ctx context.Context, pending *[]lock.Name) iter.Seq[candidate] {
+// walk reads the pending directories and those below them, and yields its candidates. After limit entries it reads the directory to its
+// end and stops. The directories that it did not read stay pending. It skips those that it cannot read.
+func (d *Disk) walk(ctx context.Context, pending *[]lock.Name, limit int) iter.Seq[candidate] {
 	return func(yield func(candidate) bool) {
-		for entries := 0; len(*pending) > 0 && entries < searchEntries; {
+		for entries := 0; len(*pending) > 0 && entries < limit; {
 			last := len(*pending) - 1
 			dir := (*pending)[last]
 			*pending = (*pending)[:last]
@@ -108,7 +103,7 @@ func (d *Disk) hostDirectory(n lock.Name) *lock.HostError {
 }
 
 // HostDirectories searches for directories of the host, at dir or below it: those that have a lock's name and no hold. It returns
-// at most limit of them. It reads 10,000 entries: with more below dir it returns the directories found so far, and ErrSearch.
+// at most limit of them. It reads everything below dir, at some 500,000 entries a second, until ctx ends: then the error is that of ctx.
 func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, limit int) (all []*lock.HostError, err error) {
 	if _, isLock := (*d.rules.Load()).For(dir); isLock && !d.o.Held(dir) {
 		if host := d.hostDirectory(dir); host != nil {
@@ -116,7 +111,7 @@ func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, limit int) (a
 		}
 	}
 	pending := d.roots(dir)
-	for f := range d.walk(ctx, &pending) {
+	for f := range d.walk(ctx, &pending, math.MaxInt) {
 		if !f.marked {
 			all = append(all, &lock.HostError{Name: f.name, Since: f.modified})
 		}
@@ -124,8 +119,5 @@ func (d *Disk) HostDirectories(ctx context.Context, dir lock.Name, limit int) (a
 			return all, nil
 		}
 	}
-	if err = ctx.Err(); err == nil && len(pending) > 0 {
-		err = ErrSearch
-	}
-	return all, err
+	return all, ctx.Err()
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
+// sweepEntries is the number of directory entries that one Sweep reads at least, if there are as many.
+const sweepEntries = 10_000
+
 // sweepPass is the state between two calls of Sweep. A pass reads the whole tree, in several calls.
 type sweepPass struct {
 	mu           sync.Mutex  // held during a Sweep, also while it reads the disk, so that one runs at a time
@@ -36,7 +39,7 @@ func (d *Disk) Sweep(ctx context.Context) error {
 		s.before, s.seen = s.seen, make(firstSeen)
 	}
 	var failed []error
-	for f := range d.walk(ctx, &s.pending) {
+	for f := range d.walk(ctx, &s.pending, sweepEntries) {
 		if d.removable(f) {
 			failed = append(failed, d.removeCandidate(f))
 		}
@@ -78,7 +81,7 @@ func (d *Disk) removeCandidate(f candidate) error {
 // removeHostDirectory removes a directory of the host. A program on the host may replace or use it meanwhile. So it moves the directory aside, compares it
 // there, and moves it back if it is another one or not empty.
 func (d *Disk) removeHostDirectory(f candidate) error {
-	to, err := d.aside(f.name)
+	to, err := d.aside(f.name, lock.HostAccount, 0)
 	if missing(err) {
 		return nil
 	}

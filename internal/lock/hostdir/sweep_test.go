@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
-	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 )
 
 func TestAnOldDirectoryOfTheHostIsRemoved(t *testing.T) {
@@ -229,14 +228,19 @@ func TestDirectoriesOfTheHostBelowADirectoryAreFound(t *testing.T) {
 	}
 }
 
-func TestASearchForDirectoriesOfTheHostIsBounded(t *testing.T) {
+func TestASearchForDirectoriesOfTheHostReadsEverything(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/site")
 	s.fill("/site", 10_001)
 	s.mkdir("/site/dir")
-	s.mkdir("/site/dir/dir")
-	if _, err := s.HostDirectories(t.Context(), "/site", 1); !errors.Is(err, hostdir.ErrSearch) {
-		t.Error(err)
+	s.mkdir("/site/dir/a_lock")
+	if all, err := s.HostDirectories(t.Context(), "/site", 1); len(all) != 1 || err != nil {
+		t.Errorf("%v, %v", all, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if all, err := s.HostDirectories(ctx, "/site", 1); len(all) != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v, %v", all, err)
 	}
 	s.fs.open = func(string) error { return fs.ErrPermission } // no directory can be read
 	if all, err := s.HostDirectories(t.Context(), "/site", 1); len(all) != 0 || err != nil {
