@@ -76,6 +76,11 @@ const (
 	exitDeposed     = 75 // EX_TEMPFAIL: another server is active; started again, this one stands by
 )
 
+// childEnd is the exit status of the child of process 1, see supervise.
+type childEnd int
+
+func (e childEnd) Error() string { return fmt.Sprintf("the server ended with status %d", int(e)) }
+
 // outputWithin bounds the wait for the reader of standard error.
 const outputWithin = 2 * time.Second
 
@@ -94,6 +99,7 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	var usage server.UsageError
 	var away server.SuspendedError
 	var file *fs.PathError
+	var child childEnd
 	stderr := new(bytes.Buffer)
 	defer func() {
 		shown := make(chan struct{})
@@ -109,6 +115,8 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &child): // it has written its error
+		return int(child)
 	case errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(err, syscall.EPIPE): // as in "ftplockd history | head"
 		return exitFailure
 	case errors.As(err, &wrong):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,9 @@ in the file "password" of the state directory.`,
   FTPLOCKD_PASSWORD=secret ftplockd serve --listen 127.0.0.1:2121 --listen '[::1]:2121'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getpid() == 1 {
+				return supervise()
+			}
 			return server.Run(cmd.Context(), options.Options, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

@@ -79,6 +79,24 @@ func ask(o Options, lines ...string) (pass, replies string) {
 	return string(buf[:n]), s.replies.String()
 }
 
+// The rows of a reply are produced, and their source is closed, also if the first line of the reply could not be sent.
+func TestRowsEndAfterAFailedWrite(t *testing.T) {
+	c, _ := connected(scripted("STAT a"), Options{})
+	if _, err := c.Read(make([]byte, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	c.wire.failed = syscall.ECONNRESET
+	var ended error
+	c.Command().Reply(Reply{Code: 213, Text: "Status", Rows: func(line func(string) error) (string, error) {
+		ended = line("row")
+		return "", ended
+	}})
+	_, _ = io.WriteString(c, "213 End\r\n")
+	if ended != syscall.ECONNRESET {
+		t.Errorf("the first row returned %v", ended)
+	}
+}
+
 // A grant that was written is not undone if the system does not report acknowledgements.
 func TestAGrantStandsWhereTheSystemReportsNothing(t *testing.T) {
 	for _, failure := range []error{syscall.ECONNRESET, syscall.ETIMEDOUT, io.EOF} {
