@@ -243,6 +243,12 @@ func TestSizesTimesAndDigests(t *testing.T) {
 		a MFMT 20200102030405 /d => 213 *
 		a MFMT 2020 /f => 501 *
 		a MFMT 20200102030405 => 501 *
+		# times that the server cannot store: they would become others, or none (the zero time of Go)
+		a MFMT 00010101000000 /f => 501 *
+		a MFMT 18991231000000 /f => 501 *
+		a MFMT 22630101000000 /f => 501 *
+		a MFMT 99991231235959 /f => 501 *
+		a MDTM 00010101000000 /f => 550 *
 		a MFMT 20200102030405 /none => 550 *
 		a XCRC /f => 250 363a3020
 		a XMD5 "/f" => 250 b1946ac92492d2347c6235b4d2611184
