@@ -108,23 +108,43 @@ func (o listOptions) has(letters string) bool { return strings.ContainsAny(strin
 
 // parseListArgument splits the argument of LIST or NLST into options and path. "--" ends the options, so that a name
 // may begin with a dash. If the argument of NLST is the name of a file, it is no option: "mdelete -al" sends NLST, and then DELE for each
-// listed name. Clients send LIST -al to see the whole directory.
+// listed name. Clients send LIST -al to see the whole directory. Blanks before the path are left out, unless a name begins with them.
 func (c *client) parseListArgument(f format, param string) (o listOptions, rest string) {
-	rest = strings.TrimLeft(param, " ")
+	rest = c.withoutPadding(param)
 	for strings.HasPrefix(rest, "-") && len(rest) > 1 {
-		if f == formatNames {
-			if _, err := c.stat(c.abs(rest)); err == nil {
-				break
-			}
+		if f == formatNames && c.leadsSomewhere(rest) {
+			break
 		}
 		word, after, _ := strings.Cut(rest, " ")
-		rest = strings.TrimLeft(after, " ")
+		rest = c.withoutPadding(after)
 		if word == "--" {
 			break
 		}
 		o += listOptions(word[1:])
 	}
 	return o, rest
+}
+
+// withoutPadding removes the blanks at the beginning, unless the name of a file or directory begins with them.
+func (c *client) withoutPadding(param string) string {
+	trimmed := strings.TrimLeft(param, " ")
+	if trimmed != param && trimmed != "" && c.leadsSomewhere(param) {
+		return param
+	}
+	return trimmed
+}
+
+// leadsSomewhere reports whether the path exists, or is a pattern in a directory that it names.
+func (c *client) leadsSomewhere(param string) bool {
+	if _, err := c.stat(c.abs(param)); err == nil {
+		return true
+	}
+	dir, last := path.Split(param)
+	if dir == "" || !isPattern(last) {
+		return false
+	}
+	_, err := c.stat(c.abs(dir))
+	return err == nil
 }
 
 // Close implements content.

@@ -97,6 +97,30 @@ func TestListings(t *testing.T) {
 	})
 }
 
+func TestListingsOfNamesWithBlanksDashesAndBrackets(t *testing.T) {
+	inBothWires(t, func(t *testing.T, s *server) {
+		for _, f := range []string{"/d/ lead", "/d/  two  ", "/d/ dir/f", "/d/-al/f", "/d/a[1]/f", "/d/a1/g", "/d/*/h", "/d/sub/i"} {
+			s.write(f, "x")
+		}
+		c := s.as("phoneacc")
+		c.want("CWD /d", "250 *")
+		for command, want := range map[string]string{
+			"NLST  lead": " lead\r\n", "NLST   two  ": "  two  \r\n", "NLST  dir": " dir/f\r\n", "NLST  dir/*": " dir/f\r\n", "NLST -a  dir": " dir/f\r\n",
+			"NLST  sub": "sub/i\r\n", "NLST  sub/*": "sub/i\r\n", "NLST -a   sub": "sub/i\r\n", "NLST -al/*": "-al/f\r\n", "NLST -- -al/*": "-al/f\r\n",
+			"NLST a[1]/*": "a[1]/f\r\n", "NLST a[1]": "a[1]/f\r\n", "NLST */*": "*/h\r\n", "NLST */h": "*/h\r\n",
+		} {
+			if got := c.fetch(command); got != want {
+				t.Errorf("%s: %q, want %q", command, got, want)
+			}
+		}
+		for command, want := range map[string]string{"LIST  lead": " lead\r\n", "LIST -l   two  ": "   two  \r\n", "LIST -al  dir": " f\r\n", "LIST  dir/f": "  dir/f\r\n"} {
+			if got := c.fetch(command); strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, want) {
+				t.Errorf("%s: %q, want %q", command, got, want)
+			}
+		}
+	})
+}
+
 // A program that removes a directory with its content removes what it finds in directories, and sends DELE for links.
 func TestALinkToADirectoryIsListedAsALink(t *testing.T) {
 	const all = "lrwxrwxrwx * climbs\\r\\nlrwxrwxrwx * host\\r\\nlrwxrwxrwx * lost -> none\\r\\nlrwxrwxrwx * uploads -> ../shared\\r\\n-rw-r--r-- * x\\r\\n"
@@ -219,6 +243,12 @@ func TestSizesTimesAndDigests(t *testing.T) {
 		a MFMT 20200102030405 /d => 213 *
 		a MFMT 2020 /f => 501 *
 		a MFMT 20200102030405 => 501 *
+		# times that the server cannot store: they would become others, or none (the zero time of Go)
+		a MFMT 00010101000000 /f => 501 *
+		a MFMT 18991231000000 /f => 501 *
+		a MFMT 22630101000000 /f => 501 *
+		a MFMT 99991231235959 /f => 501 *
+		a MDTM 00010101000000 /f => 550 *
 		a MFMT 20200102030405 /none => 550 *
 		a XCRC /f => 250 363a3020
 		a XMD5 "/f" => 250 b1946ac92492d2347c6235b4d2611184

@@ -56,6 +56,7 @@ var answers = []struct {
 	{is(files.ErrEscapes), 550, "a link there leads out of the tree", ""},
 	{is(files.ErrNotRegular), 550, "is no regular file", ""},
 	{is(files.ErrOffset), 554, "REST beyond the end of the file", ""}, // RFC 3659 section 5.3 has no code; vsftpd sends 550, proftpd 554
+	{is(files.ErrNoRoomToCopy), 452, "no room for the copy of the file that APPE and REST work on", "disk-full"},
 	{is(lock.ErrFull, syscall.ENOSPC), 452, "no space left", "disk-full"},
 	{is(syscall.EDQUOT), 452, "the quota is used up", "disk-full"},
 	{is(syscall.EFBIG), 452, "larger than a file may be", ""},

@@ -85,6 +85,7 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{inTransfer, network(syscall.ECONNRESET), "426 /x: the data connection was cut"},
 		{inTransfer, disk(syscall.EIO), "451 /x: the server failed to do that"},
 		{inTransfer, disk(syscall.ENOSPC), "452 /x: no space left"},
+		{inTransfer, disk(fmt.Errorf("%w: %w", files.ErrNoRoomToCopy, syscall.EDQUOT)), "452 /x: no room for the copy of the file that APPE and REST work on"},
 		{inTransfer, disk(syscall.EFBIG), "452 /x: larger than a file may be"},
 		{inTransfer, fmt.Errorf("sync: %w", files.ErrNotDurable), "451 /x: done, but it may not survive a loss of power"},
 		{inTransfer, lock.ErrUncertain, "451 /x: the server cannot tell whether that happened; *"},

@@ -43,6 +43,20 @@ func TestAFullDiskLeavesTheOldFiles(t *testing.T) {
 		}
 	})
 	t.Run("a session", s.overfillsItself)
+	t.Run("a copy", func(t *testing.T) {
+		c := s.session(account)
+		s.write("big", strings.Repeat("x", 600<<10))
+		for _, command := range []string{"APPE /big", "STOR /big"} {
+			c.Want(200, "TYPE I")
+			c.Want(350, "REST 614400")
+			if _, err := c.Open(command); err == nil || !strings.Contains(err.Error(), "452 /big: no room for the copy of the file") {
+				t.Errorf("%s: told %v", command, err)
+			}
+		}
+		if err := os.Remove(s.path("big")); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // onSmallDisk starts a server whose tree is a file system of its own.

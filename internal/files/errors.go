@@ -24,6 +24,9 @@ var (
 	ErrNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrPermission)
 	// ErrOffset means that a transfer would start beyond the end of the file (REST, RFC 3659 section 5).
 	ErrOffset = errors.New("restart beyond the end of the file")
+	// ErrNoRoomToCopy means that the disk or a quota has no room for the copy of the old content with which APPE and REST begin. ENOSPC or
+	// EDQUOT is wrapped.
+	ErrNoRoomToCopy = errors.New("no room for a copy of the old content")
 	// ErrNotDurable means that a change is visible, but may not survive a loss of power. The reason is wrapped.
 	ErrNotDurable = errors.New("published, but not made durable")
 	// ErrShrunk means that a program truncated a file while it was open for reading.

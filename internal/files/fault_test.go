@@ -104,3 +104,17 @@ func TestEveryFaultLeavesTheOldOrTheNewContent(t *testing.T) {
 		})
 	}
 }
+
+// The client can tell a disk without room for the copy from one without room for its bytes.
+func TestAnAppendWithoutRoomForTheCopyIsRefused(t *testing.T) {
+	for _, cause := range []error{unix.ENOSPC, unix.EDQUOT} {
+		s := serve(t, Options{})
+		s.put("/f", "old")
+		s.beforeCall = func(call string) error { return map[string]error{"copy": cause}[call] }
+		for _, o := range []UploadOptions{{Append: true}, {Offset: 1}} {
+			wantIs(t, s.upload("/f", "line", o), ErrNoRoomToCopy, cause)
+		}
+		s.want("/f", "old")
+		s.wantClean()
+	}
+}

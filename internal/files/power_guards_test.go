@@ -18,6 +18,9 @@ func TestEachSyncOfAPublicationIsNeeded(t *testing.T) {
 		{"of the directory after the rename", replaced, isDirectory("root/a")},
 		{"of what is above a new directory", made, isDirectory("root/new")},
 		{"of what is above that", made, isDirectory("root")},
+		{"of what is above the first new directory of several", "a tree in new directories", isDirectory("root")},
+		{"of what is above the second", "a tree in new directories", isDirectory("root/x")},
+		{"of what is above the last", "a tree in new directories", isDirectory("root/x/y")},
 		{"of the directories after a rename", "a file is renamed", func(s powerloss.Sync) bool { return s.Directory }},
 		{"of the directory after a removal", "a file is removed", isDirectory("root/a")},
 	} {

@@ -64,6 +64,14 @@ var powerPlays = []powerPlay{
 	{name: "a file is renamed", before: contents{"/a/f": text("old"), "/b/t": text("new")}, steps: []powerStep{{"rename", contents{"/a/f": text("new"), "/b/t": ""}, func(t *Tree) error {
 		return errors.Join(t.Rename("/b/t", "/a/f"), t.MakeDurable("/a/f", "/b/t"))
 	}}}},
+	{name: "a tree in new directories", before: contents{"/a/f": text("old")}, steps: []powerStep{{"move", contents{"/x/y/z/f": text("old"), "/a/f": ""}, func(t *Tree) error {
+		root := t.root.Name()
+		below, err := Open(filepath.Join(root, "x/y/z"), Options{State: filepath.Join(filepath.Dir(root), "state/below"), Durable: true})
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.Rename(filepath.Join(root, "a/f"), filepath.Join(root, "x/y/z/f")), below.MakeDurable("/f"), t.MakeDurable("/a/f"), below.Close())
+	}}}},
 	{name: "a file is removed", before: contents{"/a/f": text("old")}, steps: []powerStep{{"remove", contents{"/a/f": ""}, func(t *Tree) error {
 		return errors.Join(t.RemoveFile("/a/f", nil), t.MakeDurable("/a/f"))
 	}}}},

@@ -147,7 +147,8 @@ func (u *Upload) copyOld() error {
 // copyStep is the number of bytes that are copied between two calls of Gone.
 const copyStep = 64 << 20
 
-// copyFrom copies the first bytes of a file, within the file system (reflink, copy_file_range) where that is possible.
+// copyFrom copies the first bytes of a file within the kernel (copy_file_range). On Btrfs and XFS the kernel lets both files share the blocks: that
+// needs neither time nor room. Elsewhere the copy needs as much room as the bytes.
 func (u *Upload) copyFrom(old *os.File, want int64) error {
 	err := u.tree.injectedFault("copy")
 	for part := int64(1); u.size < want && part > 0 && err == nil; u.size += part {
@@ -158,6 +159,9 @@ func (u *Upload) copyFrom(old *os.File, want int64) error {
 	}
 	if err == nil && u.size < want && !u.options.Append {
 		err = ErrOffset // a program has truncated the file meanwhile
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = marked(ErrNoRoomToCopy, stripPaths(err))
 	}
 	return err
 }
