@@ -83,31 +83,70 @@ func TestAStartOnAFullDisk(t *testing.T) {
 	s.acquire(l, "/b_lock")
 }
 
-// A file system that writes to a new place may refuse a write over zeros. The record waits, and nothing is lost.
+// A file system that writes to a new place may refuse a write over zeros. The record waits, its caller at most ten seconds, and nothing is
+// lost.
 func TestAReleaseThatFindsNoSpaceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		l := s.mustOpen()
+		h := s.acquire(l, "/a_lock")
+		s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return syscall.EDQUOT } })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		end := l.Append([]lock.Record{s.ended(h)})
+		if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, lock.ErrFull) {
+			t.Errorf("without a limit: %v", err)
+		}
+		if l.Room(l.last + 1) {
+			t.Error("there is room")
+		}
+		if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || failed(l) {
+			t.Errorf("MakeRoom: %v", err)
+		}
+		s.faults.set(func(f *faults) { f.onWrite = nil })
+		if err := l.Wait(t.Context(), end, false); err != nil {
+			t.Error(err)
+		}
+		s.crash(l)
+		if l = s.mustOpen(); s.held(l) != "" {
+			t.Errorf("held %s", s.held(l))
+		}
+		s.crash(l)
+	})
+}
+
+// An adoption leaves space for its undoing, a grant of the earlier session, and for the end of that.
+func TestUndoneAdoptionsFindSpaceOnAFullDisk(t *testing.T) {
 	s := newScene(t)
+	s.options = func(o *Options) { o.Durable = false }
+	s.fullAt(400_000)
 	l := s.mustOpen()
-	h := s.acquire(l, "/a_lock")
-	s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return syscall.EDQUOT } })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	end := l.Append([]lock.Record{s.ended(h)})
-	if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+	var adoptions []lock.Record
+	for {
+		l.mu.Lock()
+		token := l.last + 1
+		l.mu.Unlock()
+		if errors.Is(l.MakeRoom(t.Context(), token+1), lock.ErrFull) {
+			break
+		}
+		first, adopt := s.granted("/a_lock", token), s.granted("/a_lock", token+1)
+		adopt.Cause, adopt.Replaces = lock.CauseAdopt, token
+		s.commit(l, first, adopt)
+		adoptions = append(adoptions, adopt)
 	}
-	if l.Room(l.last + 1) {
-		t.Error("there is room")
+	for _, adopt := range adoptions {
+		restored := s.granted("/a_lock", adopt.Replaces)
+		restored.Cause, restored.Replaces = lock.CauseRestore, adopt.Hold.Token
+		s.commit(l, restored)
+		s.release(l, restored.Hold)
 	}
-	if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || failed(l) {
-		t.Errorf("MakeRoom: %v", err)
-	}
-	s.faults.set(func(f *faults) { f.onWrite = nil })
-	if err := l.Wait(t.Context(), end, false); err != nil {
-		t.Error(err)
-	}
-	s.crash(l)
-	if l = s.mustOpen(); s.held(l) != "" {
-		t.Errorf("held %s", s.held(l))
+	if len(adoptions) < 50 || l.stuck.Load() || failed(l) {
+		t.Errorf("%d adoptions; stuck: %v", len(adoptions), l.stuck.Load())
 	}
 }
 
