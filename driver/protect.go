@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -170,23 +171,37 @@ func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Che
 	return c.withPermits([]lock.Write{{Path: n}}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
 		err := change(func() error { return c.checkPermits(permits) })
 		if err == nil {
-			c.server.recordPublication(permits[0], what, lock.Publication{Path: n})
+			c.server.recordChange(permits[0], what, lock.Publication{Path: n})
 		}
 		return err
 	})
 }
 
-// recordPublication records the change of a protected file in the history. note names the change; "" is an upload. It logs an error only, because
-// the change is already made.
-func (s *Server) recordPublication(t lock.Permit, note string, p lock.Publication) {
+// recordChange records the change of a protected file in the history. note names the change; "" is an upload. Call it in the function of
+// withPermits that makes the change.
+func (s *Server) recordChange(t lock.Permit, note string, p lock.Publication) {
 	if t.Lock == "" {
 		return
 	}
-	log := s.log.With("lock", string(t.Lock), "holder", t.Owner.String(), "token", t.Token, "path", string(p.Path))
 	if note != "" {
-		log.Info("protected file changed", "change", note)
+		s.publicationLog(t, p).Info("protected file changed", "change", note)
 	}
-	if err := s.table.Published(s.context, lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, note, p); err != nil {
+	s.table.Publish(lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, note, p)
+}
+
+// recordUnconfirmed records that a published upload may be a part of the file. It logs an error only, because the file is published.
+func (s *Server) recordUnconfirmed(t lock.Permit, p lock.Publication) {
+	if t.Lock == "" {
+		return
+	}
+	log := s.publicationLog(t, p)
+	log.Info("protected file changed", "change", lock.NoteUnconfirmed)
+	if err := s.table.Published(s.context, lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, lock.NoteUnconfirmed, p); err != nil {
 		log.Error("a publication is not in the history", "err", err)
 	}
+}
+
+// publicationLog returns the log with the lock and path of a publication.
+func (s *Server) publicationLog(t lock.Permit, p lock.Publication) *slog.Logger {
+	return s.log.With("lock", string(t.Lock), "holder", t.Owner.String(), "token", t.Token, "path", string(p.Path))
 }

@@ -98,7 +98,7 @@ func (t *transfer) placeProtected(n lock.Name) error {
 			return err
 		}
 		t.permitAtEnd = permits[0]
-		t.client.server.recordPublication(t.permitAtEnd, "", t.publication())
+		t.client.server.recordChange(t.permitAtEnd, "", t.publication())
 		return nil
 	})
 }
@@ -114,5 +114,5 @@ func (t *transfer) unconfirmed() {
 	e := t.outcome
 	e.Kind, e.Reason = event.Unconfirmed, "the client reset the connection after the upload: the file may be incomplete"
 	t.client.server.events.Publish(e)
-	t.client.server.recordPublication(t.permitAtEnd, lock.NoteUnconfirmed, t.publication())
+	t.client.server.recordUnconfirmed(t.permitAtEnd, t.publication())
 }

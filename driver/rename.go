@@ -91,8 +91,8 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	publish := func(permits []lock.Permit) error {
 		err := c.server.tree.Move(string(from), string(to), func() error { return c.checkPermits(permits) })
 		if err == nil {
-			c.server.recordPublication(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
-			c.server.recordPublication(permits[1], "renamed from "+string(from), lock.Publication{Path: to})
+			c.server.recordChange(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
+			c.server.recordChange(permits[1], "renamed from "+string(from), lock.Publication{Path: to})
 		}
 		return err
 	}

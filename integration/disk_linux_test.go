@@ -167,6 +167,61 @@ func TestOnAFullDiskReleasedLocksStayReleased(t *testing.T) {
 	}
 }
 
+// TestOnAFullDiskPublicationsLeaveSpaceForEnds changes a protected file until that is refused.
+func TestOnAFullDiskPublicationsLeaveSpaceForEnds(t *testing.T) {
+	t.Parallel()
+	const rules = `
+[[lock]]
+match = "/www/.lock"
+protects = ["/www/*"]
+[[lock]]
+match = "/locks/**"
+[[lock]]
+match = "/brief/*"
+on_disconnect = "release"
+grace = "0s"
+`
+	s := newServer(t, rules)
+	d := &journalDisk{t: t, s: s, mount: t.TempDir()}
+	s.state = filepath.Join(d.mount, "state")
+	s.configure(rules)
+	s.mounts(t, d.mount, `mount -t tmpfs -o size=400k ftplockd "$0"`)
+	s.errorsExpected = true
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	writer, other, leaves := s.session(account), s.session(account), s.session(account)
+	writer.Want(257, "MKD /www/.lock")
+	other.Want(257, "MKD /locks/released")
+	other.Want(257, "MKD /locks/broken")
+	leaves.Want(257, "MKD /brief/x")
+	if err := writer.Store("/www/f", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	d.fill()
+	changes := 0
+	for r, err := writer.Try("MFMT 20200101000000 /www/f"); ; r, err = writer.Try("MFMT 20200101000000 /www/f") {
+		if err == nil && r.Code == 213 {
+			changes++
+			continue
+		}
+		if err != nil || r.Code != 452 || !strings.Contains(r.Text, "no space left") {
+			t.Errorf("after %d changes: %v, %v", changes, r, err)
+		}
+		break
+	}
+	if changes < 100 {
+		t.Errorf("only %d changes until the disk is full", changes)
+	}
+	other.Want(250, "RMD /locks/released")
+	other.Want(550, "MKD /www/.lock", "held by")
+	s.command("break", "/locks/broken")
+	leaves.Conn.Close()
+	harness.Await(t, "the lock of the closed session ends", func() bool { return len(s.locks()) == 1 })
+	writer.Want(250, "RMD /www/.lock")
+	s.stop()
+}
+
 // shutDown makes the disk fail as a removed device does: it refuses all reads and writes, and loses data that was not synced.
 func (d *journalDisk) shutDown() {
 	d.t.Helper()

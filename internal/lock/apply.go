@@ -106,6 +106,7 @@ func (st *State) applyChanged(r *Record) {
 	}
 	if c := n.claim; c != nil && c.addsDirectory {
 		n.claim = nil
+		st.expected -= c.expects
 		st.touch(n)
 	}
 	h.Hold = r.Hold
@@ -139,6 +140,7 @@ func (s *sessionState) noteLoss(r *Record, note string) {
 func (st *State) applyClaimed(c *claim) {
 	n := st.addNode(c.record.Hold.Name)
 	c.node, n.claim = n, c
+	st.expected += c.expects
 	if c.isGrant {
 		st.pendingGrants++
 		st.accountOf(c.record.Hold.Owner.Account).holds++
@@ -156,6 +158,7 @@ func (st *State) applyUnclaimed(c *claim) {
 		return
 	}
 	n.claim = nil
+	st.expected -= c.expects
 	if c.isGrant {
 		st.pendingGrants--
 		st.accounts[c.record.Hold.Owner.Account].holds--
@@ -236,6 +239,7 @@ func (st *State) applyClosed(s *sessionState, at Instant) {
 
 // applyScope counts the begin of a write, or with -1 its end.
 func (st *State) applyScope(k writeScope, by int) {
+	st.expected += by * k.publications
 	for _, name := range k.pins {
 		n := st.addNode(name)
 		n.pins += by

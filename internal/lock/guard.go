@@ -10,6 +10,8 @@ import (
 type writeScope struct {
 	pins []Name // no hold of these names ends
 	bars []Name // no lock is granted at or below these names
+
+	publications int // the number of records that the write may append
 }
 
 func (k writeScope) empty() bool { return len(k.pins)+len(k.bars) == 0 }
@@ -38,9 +40,12 @@ func (st *State) permitAll(s *sessionState, writes []Write, questions []pathLock
 		if around := all[i].Around; around != "" {
 			scope.add(around, true) // a reload may have left it without a rule
 		}
+		if all[i].Lock != "" {
+			scope.publications++
+		}
 	}
 	out.beginWrite(scope)
-	out.publishes = slices.ContainsFunc(all, func(t Permit) bool { return t.Lock != "" })
+	out.expects = scope.publications
 	return all, scope
 }
 

@@ -17,19 +17,20 @@ type Log interface {
 	// another machine to this machine's boot clock by the wall clock, for the time since the last record; if the wall clock went backwards
 	// since then, the age starts anew. Call it once, before the first Append.
 	Load(ctx context.Context) (Loaded, error)
-	// Room reports whether grants with tokens up to this one can be appended: the tokens are reserved, and there is space for the
-	// records of these grants and for the end of every hold. It reads memory only; the table calls it with its mutex held. Grants with
+	// Room reports whether grants with tokens up to this one, or as many other records, can be appended: the tokens are reserved, and there
+	// is space for these records and for the end of every hold. It reads memory only; the table calls it with its mutex held. Grants with
 	// smaller tokens may still wait for their directories.
 	Room(token Token) bool
 	// MakeRoom waits until Room may return true. The errors are ErrFull, ErrClosed, a *SuspendedError,
 	// that of ctx, and those of a log that has failed.
 	MakeRoom(ctx context.Context, token Token) error
 	// Append adds the records after all earlier ones and returns the end of the last. It copies them, never blocks and never fails.
-	// The table calls it with its mutex held. Only grants, renewals and publications need Room.
+	// The table calls it with its mutex held. All records need Room but ends, undone adoptions, and directories that a start makes again.
 	Append(records []Record) Position
 	// Wait returns nil when everything up to the position is written, so that the end of the process does not lose it. With durable,
 	// in a log that was opened as durable, it is also synced, so that a loss of power does not lose it. The error is ErrUncertain, with
-	// the error of ctx if ctx ended the wait: the records may be written later, or the server is about to end.
+	// the error of ctx if ctx ended the wait, or ErrFull if a full disk delayed it for ten seconds: the records may be written later, or the
+	// server is about to end.
 	Wait(ctx context.Context, end Position, durable bool) error
 }
 

@@ -2,10 +2,10 @@ package lock
 
 // outcome is the result of a decision: records to apply, and a reply.
 type outcome struct {
-	records   []Record
-	busy      Name // a change of this name is under way: the decision is made again after it. "": none is
-	err       error
-	publishes bool // the caller will append a publication
+	records []Record
+	busy    Name // a change of this name is under way: the decision is made again after it. "": none is
+	err     error
+	expects int // number of records that follow later and need room in the log, see State.expected
 
 	granted *Hold   // the hold of the session; nil: none
 	adopted Token   // with granted: token of the adopted hold; 0: none
@@ -56,10 +56,10 @@ func (o *outcome) unqueue(w *waiter, why error) {
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
 
-// needsRoom reports whether the outcome needs room in the log: for a grant, now or when its directory has been made, or for a renewal
-// or publication, which a client may repeat.
+// needsRoom reports whether the outcome needs room in the log: for any record that ends nothing, now or later, because clients can cause any
+// number of them. An undone adoption counts as an end, and a grant whose directory has been made has its room already.
 func (o *outcome) needsRoom() bool {
-	if o.publishes {
+	if o.expects > 0 {
 		return true
 	}
 	if o.claim != nil {
@@ -67,7 +67,7 @@ func (o *outcome) needsRoom() bool {
 	}
 	for i := range o.records {
 		r := &o.records[i]
-		if r.Kind == Granted && r.Cause != CauseRestore && r.claim == nil || r.Cause == CauseRenew {
+		if r.Kind == Granted && r.Cause != CauseRestore && r.claim == nil || r.Cause == CauseRenew || r.Cause == CausePublish {
 			return true
 		}
 	}

@@ -159,6 +159,7 @@ func (st *State) addDirectory(s *sessionState, name Name, out *outcome) {
 	case n.claim != nil:
 		out.busy = name
 	default:
-		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, addsDirectory: true})
+		out.expects = len(n.holds)
+		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, addsDirectory: true, expects: out.expects})
 	}
 }

@@ -20,6 +20,7 @@ type State struct {
 	disk          bool  // a grant needs the disk, which makes the directory or finds the name free
 	last          Token // the last token that was given
 	pendingGrants int   // number of grants that wait for the disk
+	expected      int   // number of other records with room in the log that follow: publications of writes under way, directories of held locks
 
 	nodes    map[Name]*node
 	sessions map[SessionID]*sessionState // open sessions, and ended ones with holds
@@ -115,6 +116,7 @@ type claim struct {
 	waiter        *waiter // with isGrant: the waiting session; nil: none
 	wake          func()  // with isGrant and no waiter: wakes the session, which may have to wait for the host
 	begun         bool    // the disk has begun
+	expects       int     // with addsDirectory: the number of its records
 }
 
 // waiter is a session in the queue for a lock, or a job that waits there.

@@ -164,7 +164,7 @@ func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) err
 }
 
 // decide makes a decision, applies its records and appends them to the log, all in one step. While a change of the name is under way,
-// or the log has no room for a grant, a renewal or a publication, it waits and decides again. The errors are those of the decision, ctx
+// or the log has no room for records that end nothing, it waits and decides again. The errors are those of the decision, ctx
 // and the log. It does not wait for the write of its own records; a refusal waits for the records that it depends on, see awaitRefusal.
 func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
 	for {
@@ -186,7 +186,7 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 			}
 			continue
 		}
-		if token := t.nextTokenLocked(); out.needsRoom() && !t.log.Room(token) {
+		if token := t.nextTokenLocked() + Token(max(out.expects-1, 0)); out.needsRoom() && !t.log.Room(token) {
 			t.mu.Unlock()
 			if err := t.log.MakeRoom(ctx, token); err != nil {
 				return result{}, err
@@ -219,8 +219,10 @@ func (t *Table) do(mutate func(st *State, now Instant)) {
 	t.settleLocked(now)
 }
 
-// nextTokenLocked returns the largest token that the next grant may get.
-func (t *Table) nextTokenLocked() Token { return t.st.last + Token(t.st.pendingGrants) + 1 }
+// nextTokenLocked returns the largest token that the next grant may get. Other records that have room count as grants.
+func (t *Table) nextTokenLocked() Token {
+	return t.st.last + Token(t.st.pendingGrants) + Token(t.st.expected) + 1
+}
 
 // nextChangeLocked returns a channel that is closed at the next change of the name.
 func (t *Table) nextChangeLocked(n Name) <-chan struct{} {

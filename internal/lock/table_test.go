@@ -112,10 +112,11 @@ func TestManySessionsShareAFewLocks(t *testing.T) {
 	}
 }
 
-// A full log refuses grants, renewals and changes of protected files, whose records would use up the room for ends, and no release.
-func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
+// A full log refuses grants, renewals, changes of protected files and directories for them, whose records would use up the room for ends,
+// and no release.
+func TestAFullLogRefusesWhatEndsNothing(t *testing.T) {
 	log := locktest.NewMemory()
-	table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}},
+	table := newTable(t, lock.Options{Log: log, Disk: freeDisk{}}, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"a"}}},
 		lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x"}}})
 	writer := table.Open(lock.Owner{Account: "w"})
 	if _, err := acquire(writer, "/x_lock"); err != nil {
@@ -139,6 +140,12 @@ func TestAFullLogRefusesGrantsAndNoRelease(t *testing.T) {
 	}
 	if err := writer.Write(t.Context(), []lock.Write{{Path: "/x"}}, func([]lock.Permit) error { return nil }); !errors.Is(err, lock.ErrFull) {
 		t.Errorf("a change of a protected file: %v", err)
+	}
+	if err := table.Published(t.Context(), lock.Hold{Name: "/x_lock", Token: 1}, lock.Owner{}, lock.NoteUnconfirmed, lock.Publication{Path: "/x"}); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("a second record of a change: %v", err)
+	}
+	if err := sessions[0].MakeDirectory(t.Context(), "/locks/x"); !errors.Is(err, lock.ErrFull) {
+		t.Errorf("a directory: %v", err)
 	}
 	for i, s := range sessions {
 		if err := s.Release(t.Context(), "/locks/x"); err != nil {
@@ -246,4 +253,73 @@ func TestMkdOfAnAutomaticLockWaitsForItsRecord(t *testing.T) {
 	if h, err := acquire(s, "/www/a/.lock"); !errors.Is(err, lock.ErrUncertain) {
 		t.Errorf("MKD returned token %d, %v", h.Token, err)
 	}
+}
+
+// freeDisk is a disk without files. Locks have no directories on it until one is needed.
+type freeDisk struct{ lock.Disk }
+
+func (freeDisk) Free(lock.Name) bool { return true }
+
+// countingLog has room for a number of records.
+type countingLog struct {
+	*locktest.Memory
+	left atomic.Int64
+}
+
+func (l *countingLog) Room(token lock.Token) bool { return int64(token) <= l.left.Load() }
+
+func (l *countingLog) MakeRoom(context.Context, lock.Token) error { return lock.ErrFull }
+
+// A write under way keeps the room for its publications. It waits for the log after its end, when the hold can end, too.
+func TestAWriteKeepsRoomAndWaitsAfterItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &patientWrites{countingLog: &countingLog{Memory: locktest.NewMemory()}, goOn: make(chan struct{})}
+		log.left.Store(3)
+		table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/b_lock"},
+			lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x", "/y"}}})
+		s := table.Open(lock.Owner{Account: "w"})
+		if _, err := acquire(s, "/x_lock"); err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan error)
+		go func() {
+			written <- s.Write(t.Context(), []lock.Write{{Path: "/x"}, {Path: "/y"}}, func(permits []lock.Permit) error {
+				if _, err := acquire(table.Open(lock.Owner{Account: "b"}), "/b_lock"); !errors.Is(err, lock.ErrFull) {
+					t.Errorf("a grant in the room of two publications: %v", err)
+				}
+				for _, p := range permits {
+					table.Publish(lock.Hold{Name: p.Lock, Token: p.Token}, p.Owner, "", lock.Publication{Path: "/x"})
+				}
+				log.block.Store(true)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		if err := s.Release(t.Context(), "/x_lock"); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-written:
+			t.Errorf("the write has not waited for its record: %v", err)
+		default:
+		}
+		close(log.goOn)
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// patientWrites blocks the next Wait after block is set, until goOn is closed.
+type patientWrites struct {
+	*countingLog
+	block atomic.Bool
+	goOn  chan struct{}
+}
+
+func (l *patientWrites) Wait(ctx context.Context, end lock.Position, durable bool) error {
+	if l.block.CompareAndSwap(true, false) {
+		<-l.goOn
+	}
+	return l.countingLog.Wait(ctx, end, durable)
 }

@@ -1,6 +1,9 @@
 package lock
 
-import "context"
+import (
+	"context"
+	"log/slog"
+)
 
 // MayWrite returns the holds by which the session may change the path now. If the path lies in a held lock, the innermost one must be held
 // exclusively, and the session must act for that hold. If rules protect the path, one of the protecting locks must be held exclusively, the
@@ -26,7 +29,8 @@ func (s *Session) MayWrite(ctx context.Context, path Name) (Permit, error) {
 
 // Write runs fn if the session may make all the changes, see MayWrite. Check and change are one step: the ends of the holds wait for fn,
 // and so do grants of other locks that protect one of the paths or contain it. An expired hold does not count, even if Expire has not
-// ended it yet. fn gets the permits in the order of the writes, or nil if no rule protects any path, and no path lies in a held lock or below
+// ended it yet. Write returns after the log has written the publications of fn, see [Table.Publish]; it does not hold the locks for that. fn gets
+// the permits in the order of the writes, or nil if no rule protects any path, and no path lies in a held lock or below
 // the name of a lock. It must be quick, and must not acquire or end locks.
 //
 // The errors are those of MayWrite, ctx, [Options.Valid] and fn. Valid is called right before fn, unless no lock concerns the paths.
@@ -60,7 +64,21 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) e
 		case scope.empty():
 			return fn(permits)
 		}
-		return t.runPinned(scope, func() error { return fn(permits) })
+		if err := t.runPinned(scope, func() error { return fn(permits) }); err != nil || scope.publications == 0 {
+			return err
+		}
+		t.awaitPublications(ctx)
+		return nil
+	}
+}
+
+// awaitPublications waits until the log has written everything that was appended. It logs an error only, because the files have changed.
+func (t *Table) awaitPublications(ctx context.Context) {
+	t.mu.Lock()
+	after := t.appended
+	t.mu.Unlock()
+	if err := t.log.Wait(ctx, after, false); err != nil {
+		t.logger.LogAttrs(ctx, slog.LevelError, "a publication is not in the history", slog.Any("err", err))
 	}
 }
 
@@ -102,14 +120,29 @@ func (s *Session) Exclude(ctx context.Context, names []Name, fn func() error) er
 	return t.runPinned(scope, fn)
 }
 
-// Published appends a change of a protected file to the log and waits for the write. hold needs the name, token and owner of the hold that
-// allowed the change. The file has changed even if Published returns an error.
+// Published appends a change of a protected file to the log, and waits for the write. hold needs the name, token and owner of the hold that
+// allowed the change. The errors are those of the log; without room the record is not appended. In a call of [Session.Write] use
+// [Table.Publish].
 func (t *Table) Published(ctx context.Context, hold Hold, by Owner, note string, file Publication) error {
-	r, err := t.decide(ctx, func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{Kind: Published, Cause: CausePublish, Hold: hold, By: by, At: now, Note: note, File: &file})
-	})
+	r, err := t.decide(ctx, func(now Instant, out *outcome) { out.publish(hold, by, note, file, now) })
 	if err != nil {
 		return err
 	}
 	return t.log.Wait(ctx, r.end, false)
+}
+
+// Publish appends a change that the function of a [Session.Write] makes, once for each of its permits with a lock at most. It waits for
+// nothing: Write waits for the record.
+func (t *Table) Publish(hold Hold, by Owner, note string, file Publication) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out outcome
+	now := t.clock.Now()
+	out.publish(hold, by, note, file, now)
+	t.commitLocked(&out)
+	t.settleLocked(now)
+}
+
+func (o *outcome) publish(hold Hold, by Owner, note string, file Publication, now Instant) {
+	o.records = append(o.records, Record{Kind: Published, Cause: CausePublish, Hold: hold, By: by, At: now, Note: note, File: &file})
 }

@@ -14,7 +14,7 @@ const (
 	tokenBlock = 100_000
 	// grantRoom is the space that the longest grant and its end need: names are at most 4 KiB, and a byte may take three.
 	grantRoom = 32 << 10
-	// usualGrant is the expected length of a grant before the first one.
+	// usualGrant is the expected length of a record before the first one.
 	usualGrant = 512
 	// endRoom is the number of bytes by which the line of an end may exceed the line of the grant.
 	endRoom = 64
@@ -31,7 +31,7 @@ type records struct {
 	requestedToken lock.Token    // the largest argument of Room within half a block of last
 	standing       map[lock.Token]standingHold
 	holdSpace      int64  // the space for the records of all standing holds in a new segment, which is also the space for their ends
-	longestGrant   int64  // the length of the longest grant so far
+	longest        int64  // the length of the longest record that needs room so far
 	rewriteSpace   int64  // the space for the current rewrite
 	firstNeeded    uint64 // the first segment that a start must read to find all holds
 	events         bool   // the tail contains entries of the history
@@ -74,13 +74,19 @@ func (r *records) add(record *lock.Record) {
 	switch record.Kind {
 	case lock.Granted, lock.Changed:
 		r.last = max(r.last, h.Token)
-		r.longestGrant = max(r.longestGrant, size)
+		r.longest = max(r.longest, size)
 		r.dropHold(record.Replaces)
 		r.dropHold(h.Token)
-		r.standing[h.Token] = standingHold{*h, size + endRoom}
-		r.holdSpace += size + endRoom
+		end := size + endRoom
+		if record.Cause == lock.CauseAdopt { // a grant of the earlier session may follow, which has an end, too
+			end *= 2
+		}
+		r.standing[h.Token] = standingHold{*h, end}
+		r.holdSpace += end
 	case lock.Ended:
 		r.dropHold(h.Token)
+	case lock.Published:
+		r.longest = max(r.longest, size)
 	}
 }
 
@@ -95,10 +101,10 @@ func (r *records) dropHold(token lock.Token) {
 	delete(r.standing, token)
 }
 
-// needed returns how much space the grants up to a token, their ends, the ends of all holds and a rewrite need.
+// needed returns how much space the grants up to a token, or as many other records, their ends, the ends of all holds and a rewrite need.
 func (r *records) needed(token lock.Token) int64 {
 	grants := int64(max(token, r.last) - r.last)
-	return grantRoom + 2*grants*max(r.longestGrant, usualGrant) + r.holdSpace + r.rewriteSpace
+	return grantRoom + 2*grants*max(r.longest, usualGrant) + r.holdSpace + r.rewriteSpace
 }
 
 // free returns how much synced space is left in the tail.

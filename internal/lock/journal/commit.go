@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -10,8 +11,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// retryAfter is the pause before a write to a full disk is repeated.
-const retryAfter = 100 * time.Millisecond
+const (
+	// retryAfter is the pause before a write to a full disk is repeated.
+	retryAfter = 100 * time.Millisecond
+	// waitTimeout is the longest time that a caller waits for space on a full disk.
+	waitTimeout = 10 * time.Second
+)
 
 // commits is the part of a Log that writes and syncs the appended records. It has no goroutine: one of the waiting callers does the work
 // for all of them.
@@ -39,12 +44,13 @@ type round struct {
 	err  error // after done
 }
 
-// Wait implements [lock.Log]. It returns when the disk answers, even if ctx has ended. ctx only ends the wait for space on a full disk.
+// Wait implements [lock.Log]. It returns when the disk answers, even if ctx has ended. ctx only ends the wait for space on a full disk,
+// which takes ten seconds at most.
 func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
 	l.yield()
-	for {
+	for waited := time.Duration(0); ; waited += retryAfter {
 		var err error
 		if durable && l.o.Durable {
 			err = l.sync(int64(end))
@@ -56,6 +62,8 @@ func (l *Log) Wait(ctx context.Context, end lock.Position, durable bool) error {
 			return nil
 		case !isFull(err):
 			return uncertainError(err)
+		case waited >= waitTimeout:
+			return uncertainError(fmt.Errorf("%w: %w", lock.ErrFull, withoutPath(err)))
 		}
 		select {
 		case <-ctx.Done():

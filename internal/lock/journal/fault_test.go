@@ -83,31 +83,56 @@ func TestAStartOnAFullDisk(t *testing.T) {
 	s.acquire(l, "/b_lock")
 }
 
-// A file system that writes to a new place may refuse a write over zeros. The record waits, and nothing is lost.
+// A file system that writes to a new place may refuse a write over zeros. The record waits, its caller at most ten seconds, and nothing is
+// lost.
 func TestAReleaseThatFindsNoSpaceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		l := s.mustOpen()
+		h := s.acquire(l, "/a_lock")
+		s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return syscall.EDQUOT } })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		end := l.Append([]lock.Record{s.ended(h)})
+		if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, lock.ErrFull) {
+			t.Errorf("without a limit: %v", err)
+		}
+		if l.Room(l.last + 1) {
+			t.Error("there is room")
+		}
+		if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || failed(l) {
+			t.Errorf("MakeRoom: %v", err)
+		}
+		s.faults.set(func(f *faults) { f.onWrite = nil })
+		if err := l.Wait(t.Context(), end, false); err != nil {
+			t.Error(err)
+		}
+		s.crash(l)
+		if l = s.mustOpen(); s.held(l) != "" {
+			t.Errorf("held %s", s.held(l))
+		}
+		s.crash(l)
+	})
+}
+
+// An adoption leaves space for its undoing, a grant of the earlier session, and for the end of that.
+func TestAnAdoptionLeavesSpaceForItsUndoing(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
-	h := s.acquire(l, "/a_lock")
-	s.faults.set(func(f *faults) { f.onWrite = func([]byte, int64) error { return syscall.EDQUOT } })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	end := l.Append([]lock.Record{s.ended(h)})
-	if err := l.Wait(ctx, end, false); !errors.Is(err, lock.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	if l.Room(l.last + 1) {
-		t.Error("there is room")
-	}
-	if err := l.MakeRoom(t.Context(), l.last+1); !errors.Is(err, lock.ErrFull) || failed(l) {
-		t.Errorf("MakeRoom: %v", err)
-	}
-	s.faults.set(func(f *faults) { f.onWrite = nil })
-	if err := l.Wait(t.Context(), end, false); err != nil {
-		t.Error(err)
-	}
-	s.crash(l)
-	if l = s.mustOpen(); s.held(l) != "" {
-		t.Errorf("held %s", s.held(l))
+	first, adopt, restore := s.granted("/a_lock", 1), s.granted("/a_lock", 2), s.granted("/a_lock", 1)
+	adopt.Cause, adopt.Replaces = lock.CauseAdopt, 1
+	restore.Cause, restore.Replaces = lock.CauseRestore, 2
+	adopted := l.Append([]lock.Record{first, adopt})
+	l.mu.Lock()
+	left := l.holdSpace
+	l.mu.Unlock()
+	if used := int64(l.Append([]lock.Record{restore, s.ended(restore.Hold)}) - adopted); used > left {
+		t.Errorf("%d bytes are left for the end, which needs %d", left, used)
 	}
 }
 

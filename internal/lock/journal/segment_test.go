@@ -328,3 +328,30 @@ func TestASweepBeginsASegmentEachDayAndRemovesWhatIsOld(t *testing.T) {
 		}
 	}
 }
+
+// A segment that cannot be read is an error of a sweep, and the sweep removes nothing.
+func TestASweepOfAnUnreadableSegment(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.HistorySize = 1 }
+	l := s.mustOpen()
+	s.write(filepath.Join(stateDir(s.state).segments(), "0"+suffix), "") // of number 0, but under another name
+	if err := l.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHistoryEndsWithItsContext(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.acquire(l, "/a_lock")
+	s.acquire(l, "/a_lock")
+	ctx, cancel := context.WithCancel(t.Context())
+	var errs []error
+	for _, err := range l.History(ctx, "/a_lock") {
+		errs = append(errs, err)
+		cancel()
+	}
+	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], context.Canceled) {
+		t.Errorf("an entry, and then the end of the context: %v", errs)
+	}
+}
