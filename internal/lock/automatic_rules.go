@@ -51,6 +51,9 @@ func (p *pattern) rootPattern() *pattern {
 			return nil
 		}
 	}
+	if root.compile() != nil {
+		return nil
+	}
 	return &root
 }
 

@@ -3,11 +3,9 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -17,9 +15,11 @@ import (
 type pattern struct {
 	rule       *compiledRule // its rule
 	parts      []part
-	matchParts []part // of the rule
-	wildcards  int    // number of wildcards in match
-	index      int    // number of the path in the rule, from 0
+	matchParts []part    // of the rule
+	elements   []matcher // of parts, compiled
+	template   []part    // matchParts with one part for wildcards that follow each other in parts as in match
+	wildcards  int       // number of wildcards in match
+	index      int       // number of the path in the rule, from 0
 }
 
 // part is a piece of a glob. Each element of a glob begins with a literal that contains its slash, or is a single part: a **.
@@ -165,6 +165,9 @@ func newPattern(rule *compiledRule, text, match string) (*pattern, error) {
 			return nil, fmt.Errorf("lacks $%d: any number of locks would protect the same path", n)
 		}
 	}
+	if err := p.compile(); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -213,29 +216,16 @@ func (p part) begins() bool {
 	return p.kind == partDeep || p.kind == partLiteral && strings.HasPrefix(p.text, "/")
 }
 
-// maxSteps bounds the search for the locks of one path. Only patterns with several wildcards in an element come near it, on paths made
-// for that.
-const maxSteps = 1 << 16
-
-// fitting tries all ways in which a pattern matches a path, or may match some path below it.
-type fitting struct {
-	values []string // values of the wildcards
-	bound  []bool
-	below  bool
-	steps  int
-	found  func()
-}
-
-// names calls found with each name of a lock that the pattern derives from the path. It returns false after maxSteps.
+// names calls found with each name of a lock that the pattern derives from the path. It returns false if there are more than maxWays.
 func (p *pattern) names(path Name, found func(Name)) bool {
-	s := fitting{values: make([]string, p.wildcards+1), bound: make([]bool, p.wildcards+1)}
+	s := p.newFitting(false)
 	s.found = func() {
 		if n, ok := p.expand(s.values); ok {
 			found(n)
 		}
 	}
-	s.fit(p.parts, string(path))
-	return s.steps < maxSteps
+	s.fit(p.elements, string(path))
+	return s.ways <= maxWays
 }
 
 // below reports whether the pattern may fit a path below the directory. It may return true wrongly.
@@ -243,10 +233,10 @@ func (p *pattern) below(dir Name) bool {
 	if dir == "/" {
 		return true
 	}
-	may := false
-	s := fitting{values: make([]string, p.wildcards+1), bound: make([]bool, p.wildcards+1), below: true, found: func() { may = true }}
-	s.fit(p.parts, string(dir))
-	return may || s.steps >= maxSteps
+	s := p.newFitting(true)
+	s.found = func() { s.ways = maxWays } // one is enough
+	s.fit(p.elements, string(dir))
+	return s.ways > 0
 }
 
 // belowLink is below for a link. A link above both the file and its lock changes the paths of both, if all directories may contain the lock.
@@ -256,7 +246,7 @@ func (p *pattern) belowLink(dir Name) bool {
 		return p.below(dir)
 	}
 	afterDeep := *p
-	afterDeep.parts = p.parts[1:]
+	afterDeep.elements = p.elements[1:]
 	for i := range dir {
 		if dir[i] == '/' && i+1 < len(dir) && afterDeep.below(dir[i:]) {
 			return true
@@ -268,7 +258,7 @@ func (p *pattern) belowLink(dir Name) bool {
 // expand replaces the wildcards of match by the values. It returns false if the result is no clean path.
 func (p *pattern) expand(values []string) (Name, bool) {
 	name := ""
-	for _, part := range p.matchParts {
+	for _, part := range p.template {
 		if part.kind == partLiteral {
 			name += part.text
 		} else {
@@ -276,77 +266,4 @@ func (p *pattern) expand(values []string) (Name, bool) {
 		}
 	}
 	return Name(name), name != "" && path.Clean(name) == name
-}
-
-// fit matches parts with the whole text, a path or the rest of one.
-func (s *fitting) fit(parts []part, text string) {
-	if s.steps++; s.steps >= maxSteps {
-		return
-	}
-	if len(parts) == 0 {
-		if text == "" && !s.below {
-			s.found()
-		}
-		return
-	}
-	p, rest := parts[0], parts[1:]
-	if s.below && p.begins() && (text == "" || p.kind == partDeep && text[0] == '/') {
-		s.found()
-		return
-	}
-	for n := range p.fits(text, len(rest) == 0 || rest[0].begins()) {
-		s.bind(p.wildcard, text[:n], func() { s.fit(rest, text[n:]) })
-	}
-}
-
-// fits yields the possible lengths of a match of the part at the beginning of the text. The last part of an element matches the rest of it.
-func (p part) fits(text string, last bool) iter.Seq[int] {
-	element := len(text)
-	if slash := strings.IndexByte(text, '/'); slash >= 0 {
-		element = slash
-	}
-	return func(yield func(int) bool) {
-		switch p.kind {
-		case partLiteral:
-			if strings.HasPrefix(text, p.text) {
-				yield(len(p.text))
-			}
-		case partOne:
-			if _, size := utf8.DecodeRuneInString(text[:element]); size > 0 && p.isText(text[:size]) {
-				yield(size)
-			}
-		case partDeep:
-			for n := 0; n <= len(text); n++ {
-				if (n == 0 || text[0] == '/' && (n == len(text) || text[n] == '/')) && !yield(n) {
-					return
-				}
-			}
-		default:
-			n := 0
-			if last {
-				n = element
-			}
-			for ; n <= element; n++ {
-				if p.isText(text[:n]) && !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// bind continues with a value for a wildcard, unless that has another one already.
-func (s *fitting) bind(n int, value string, next func()) {
-	switch {
-	case n == 0:
-		next()
-	case s.bound[n]:
-		if s.values[n] == value {
-			next()
-		}
-	default:
-		s.values[n], s.bound[n] = value, true
-		next()
-		s.bound[n] = false
-	}
 }

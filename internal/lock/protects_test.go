@@ -71,6 +71,18 @@ func TestGuardsReturnsTheLocksOfAPath(t *testing.T) {
 		{[]lock.Rule{guarding("/l/*", "/d/$1/$1.t")}, "/d/a/b.t", ""},
 		{[]lock.Rule{guarding("/l/**", "/d/$1/x/$1/t")}, "/d/a/b/x/a/b/t", "/l/a/b"},
 		{[]lock.Rule{guarding("/l/*-*", "/d/$2-$1")}, "/d/a-b-c", "/l/b-c-a /l/c-a-b"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$1-$2.t")}, "/d/a-b-c.t", "/l/a-b-c"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$1-$2.t")}, "/d/abc.t", ""},
+		{[]lock.Rule{guarding("/l/*-?*x*_lock", "/d/a$1-$2$3x$4.t")}, "/d/a1-2-3x4.t", "/l/1-2-3x4_lock"},
+		{[]lock.Rule{guarding("/l/*-*-*", "/d/$1-$2/$3")}, "/d/a-b-c/d", "/l/a-b-c-d"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$1-$2/$1")}, "/d/a-b-c/a", "/l/a-b-c"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$1-$2/$1")}, "/d/a-b-c/a-b", "/l/a-b-c"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$1-$2/$1")}, "/d/a-b-c/b", ""},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.*")}, "/d/a.b.c", "/l/a /l/a.b"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.*")}, "/d/\xff.\xfe.\xff", "/l/\xff /l/\xff.\xfe"},
+		{[]lock.Rule{guarding("/l/*", "/d/$1.{t,json}")}, "/d/a.t.json", "/l/a.t"},
+		{[]lock.Rule{guarding("/l/*", "/d/*.*/$1")}, "/d/a.b.c/x", "/l/x"},
+		{[]lock.Rule{guarding("/l/*", "/d/**/$1/**")}, "/d/a/b", "/l/a /l/b"},
 		// No lock has such a name.
 		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/a", ""},
 		{[]lock.Rule{guarding("/l/*/x", "/d/a$1")}, "/d/a..", ""},
@@ -100,12 +112,41 @@ func TestGuardsReturnsTheLocksOfAPath(t *testing.T) {
 }
 
 func TestAPathThatFitsInTooManyWaysIsRefused(t *testing.T) {
-	rules := rulesOf(t, guarding("/l/*-*-*-*", "/d/$4-$3-$2-$1"))
-	if _, err := rules.Guards(lock.Name("/d/" + strings.Repeat("-", 250) + "x")); !errors.Is(err, fs.ErrPermission) {
-		t.Error(err)
+	rules := rulesOf(t, guarding("/l/*", "/d/$1-*"), guarding("/m/**", "/e/$1/**"))
+	for _, path := range []string{"/d/" + strings.Repeat("-", 250), "/d/x-" + strings.Repeat("y", 2000), "/e" + strings.Repeat("/a", 1000)} {
+		if _, err := rules.Guards(lock.Name(path)); !errors.Is(err, fs.ErrPermission) {
+			t.Error(path, err)
+		}
+		if !rules.ProtectsBelow(lock.Name(path).Parent()) {
+			t.Errorf("%s: nothing below it is protected", path)
+		}
 	}
-	if guards, err := rules.Guards("/d/a-b-c-d"); err != nil || !slices.Equal(guards, []lock.Name{"/l/d-c-b-a"}) {
+	if guards, err := rules.Guards("/d/a-b-c"); err != nil || !slices.Equal(guards, []lock.Name{"/l/a", "/l/a-b"}) {
 		t.Error(guards, err)
+	}
+}
+
+func TestALinkLeadsAroundLocksElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		match, protects string
+		dir             lock.Name
+		want            bool
+	}{
+		{"/locks/*", "/www/$1/index.html", "/www/a", true},
+		{"/locks/*", "/www/$1/index.html", "/www", true},
+		{"/locks/*", "/www/$1/index.html", "/other", false},
+		{"/locks/*", "/www/$1/index.html", "/www/a/b", false},
+		{"/www/*/.lock", "/www/$1/**", "/www/a/b", true},
+		// The directory of the lock is the link's, too.
+		{"**/*_lock", "$1/$2.tsv", "/a/b", false},
+		{"**/*_lock", "$1/$2.d/*", "/a/b", false},
+		{"**/*_lock", "$1/$2.d/*", "/a/b.d", true},
+		{"**/*_lock", "$1/$2.d/**", "/a/b.d/c", true},
+		{"/a/**/*_lock", "/a/$1/$2.tsv", "/a/b", true},
+	} {
+		if got := rulesOf(t, guarding(c.match, c.protects)).ProtectsThroughLink(c.dir); got != c.want {
+			t.Errorf("%s for %s, link %s: %v", c.protects, c.match, c.dir, got)
+		}
 	}
 }
 
@@ -147,6 +188,10 @@ func TestBadProtectedPathsAreRefused(t *testing.T) {
 		{[]lock.Rule{guarding("/l/*", "/d/$1/")}, "fits no path"},
 		{[]lock.Rule{guarding("/l/*", "/{a,b/c}/$1")}, "has a slash in it"},
 		{[]lock.Rule{guarding("/{a,b/c}/*", "/d/$1$2")}, "has a slash in it"},
+		{[]lock.Rule{guarding("/l/*-*-*", "/d/$3-$2-$1")}, "protects[1]: its wildcards can share a text in too many ways"},
+		{[]lock.Rule{guarding("/l/*-*", "/d/$2-$1*")}, "in too many ways"},
+		{[]lock.Rule{guarding("/l/*", "/d/**/$1/**/x/**")}, "in too many ways"},
+		{[]lock.Rule{guarding("**/*_lock", "$1/**/$2.*")}, "in too many ways"},
 		// All that it fits are names of locks.
 		{[]lock.Rule{guarding("/l/*", "/d/$1"), {Match: "/d/?"}}, `protects no file: /d/~ is the name of a lock of rule 2 (match "/d/?")`},
 		{[]lock.Rule{guarding("/l/*", "/d/x/$1"), {Match: "/d/**"}}, "is the name of a lock of rule 2"},
