@@ -346,6 +346,7 @@ func TestAHistoryEndsWithItsContext(t *testing.T) {
 	s.acquire(l, "/a_lock")
 	s.acquire(l, "/a_lock")
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var errs []error
 	for _, err := range l.History(ctx, "/a_lock") {
 		errs = append(errs, err)
