@@ -86,13 +86,13 @@ type Options struct {
 	Log             *slog.Logger // nil: silent
 }
 
-// Disk implements lock.Disk. Use Open. It is for use by several goroutines. When all calls have returned, only checks of Gone that hang may
-// still run.
+// Disk implements lock.Disk. Use Open. It is for use by several goroutines. When all calls have returned, only checks of Gone and
+// Watch that hang may still run.
 type Disk struct {
 	o     Options
 	rules atomic.Pointer[Rules]
 
-	lanes *lanes        // run the changes of directories
+	dirs  dirSerializer // for the changes of directories
 	looks chan struct{} // has an element for each look of Gone under way
 	pass  sweepPass
 }
@@ -111,7 +111,7 @@ func Open(o Options) (*Disk, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Disk{o: o, looks: make(chan struct{}, maxLooks)}
-	d.lanes = &lanes{open: d.open, waiting: make(map[lock.Name][]*op)}
+	d.dirs = dirSerializer{open: d.open, busy: make(map[lock.Name]*busyDir)}
 	d.SetRules(o.Rules)
 	return d, nil
 }

@@ -21,15 +21,15 @@ type parent struct {
 
 // open opens a directory. If it does not exist, or a link is in its name, the error is lock.ErrNoParent: the names of holds have no
 // links in them.
-func (d *Disk) open(name lock.Name) (*parent, error) {
+func (d *Disk) open(name lock.Name) (parent, error) {
 	f, err := d.o.FS.OpenDirectory(string(name))
 	if missing(err) || errors.Is(err, syscall.ELOOP) {
 		err = fmt.Errorf("%s: %w", name, lock.ErrNoParent)
 	}
 	if err != nil {
-		return nil, err
+		return parent{}, err
 	}
-	return &parent{Directory: f.(Directory), name: name}, nil
+	return parent{Directory: f.(Directory), name: name}, nil
 }
 
 // identity returns the inode of the directory.

@@ -22,20 +22,25 @@ func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) 
 	if d.o.MakeDirectories {
 		return d.Create(ctx, n)
 	}
-	err := d.lanes.run(n.Parent(), func(p *parent) error { return d.freeName(p, n) })
-	if errors.Is(err, lock.ErrHeld) {
+	dir, err := d.dirs.enter(n.Parent())
+	if err != nil {
+		return lock.DirectoryID{}, err
+	}
+	defer d.dirs.leave(dir)
+	if err = d.freeName(&dir.parent, n); errors.Is(err, lock.ErrHeld) {
 		err = &fs.PathError{Op: "mkdir", Path: string(n), Err: fs.ErrExist}
 	}
 	return lock.DirectoryID{}, err
 }
 
 // Create implements [lock.Disk]. It does not return before mkdir does, even if ctx ends.
-func (d *Disk) Create(_ context.Context, n lock.Name) (id lock.DirectoryID, err error) {
-	err = d.lanes.run(n.Parent(), func(p *parent) (err error) {
-		id, err = d.makeDirectory(p, n)
-		return err
-	})
-	return id, err
+func (d *Disk) Create(_ context.Context, n lock.Name) (lock.DirectoryID, error) {
+	dir, err := d.dirs.enter(n.Parent())
+	if err != nil {
+		return lock.DirectoryID{}, err
+	}
+	defer d.dirs.leave(dir)
+	return d.makeDirectory(&dir.parent, n)
 }
 
 func (d *Disk) makeDirectory(p *parent, n lock.Name) (id lock.DirectoryID, err error) {
@@ -118,14 +123,15 @@ func (d *Disk) Remove(_ context.Context, h lock.Hold, cause lock.Cause) (note st
 	if h.Directory == (lock.DirectoryID{}) {
 		return "", nil
 	}
-	err = d.lanes.run(h.Name.Parent(), func(p *parent) (err error) {
-		note, err = d.removeDirectory(p, h, cause)
-		return err
-	})
+	dir, err := d.dirs.enter(h.Name.Parent())
 	if errors.Is(err, lock.ErrNoParent) {
-		err = nil
+		return "", nil
 	}
-	return note, err
+	if err != nil {
+		return "", err
+	}
+	defer d.dirs.leave(dir)
+	return d.removeDirectory(&dir.parent, h, cause)
 }
 
 func (d *Disk) removeDirectory(p *parent, h lock.Hold, cause lock.Cause) (note string, err error) {
@@ -178,15 +184,16 @@ func (d *Disk) Restore(_ context.Context, h lock.Hold) (id lock.DirectoryID, gon
 	if !d.o.MakeDirectories && h.Directory == id {
 		return id, false, nil
 	}
-	err = d.lanes.run(h.Name.Parent(), func(p *parent) (err error) {
-		id, gone, err = d.restoreDirectory(p, h)
-		return err
-	})
+	dir, err := d.dirs.enter(h.Name.Parent())
 	if errors.Is(err, lock.ErrNoParent) {
 		d.logMissing(h, err)
-		err = nil
+		return id, false, nil
 	}
-	return id, gone, err
+	if err != nil {
+		return id, false, err
+	}
+	defer d.dirs.leave(dir)
+	return d.restoreDirectory(&dir.parent, h)
 }
 
 func (d *Disk) logMissing(h lock.Hold, why error) {

@@ -11,18 +11,18 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// candidate is a directory that has a lock's name and no hold.
-type candidate struct {
+// orphan is a directory that has a lock's name and no hold.
+type orphan struct {
 	entry
 	name   lock.Name
 	rule   lock.Rule
 	marked bool
 }
 
-// walk reads the pending directories and those below them, and yields its candidates. After limit entries it reads the directory to its
+// walk reads the pending directories and those below them, and yields orphans. After limit entries it reads the directory to its
 // end and stops. The directories that it did not read stay pending. It skips those that it cannot read.
-func (d *Disk) walk(ctx context.Context, pending *[]lock.Name, limit int) iter.Seq[candidate] {
-	return func(yield func(candidate) bool) {
+func (d *Disk) walk(ctx context.Context, pending *[]lock.Name, limit int) iter.Seq[orphan] {
+	return func(yield func(orphan) bool) {
 		for entries := 0; len(*pending) > 0 && entries < limit; {
 			last := len(*pending) - 1
 			dir := (*pending)[last]
@@ -43,7 +43,7 @@ func (d *Disk) walk(ctx context.Context, pending *[]lock.Name, limit int) iter.S
 var errEnough = errors.New("enough")
 
 // read reads one directory, adds the directories in it to pending, and returns how many entries it has.
-func (d *Disk) read(ctx context.Context, dir lock.Name, pending *[]lock.Name, yield func(candidate) bool) (entries int, err error) {
+func (d *Disk) read(ctx context.Context, dir lock.Name, pending *[]lock.Name, yield func(orphan) bool) (entries int, err error) {
 	p, err := d.open(dir)
 	if err != nil {
 		return 0, err
@@ -65,7 +65,7 @@ func (d *Disk) read(ctx context.Context, dir lock.Name, pending *[]lock.Name, yi
 			if !s.leaf { // nearly all locks are leaves
 				*pending = append(*pending, n)
 			}
-			if rule, isLock := rules.For(n); isLock && !d.o.Held(n) && !yield(candidate{s, n, rule, p.isMarked(s)}) {
+			if rule, isLock := rules.For(n); isLock && !d.o.Held(n) && !yield(orphan{s, n, rule, p.isMarked(s)}) {
 				return entries, errEnough
 			}
 		}

@@ -41,14 +41,14 @@ func (d *Disk) Sweep(ctx context.Context) error {
 	var failed []error
 	for f := range d.walk(ctx, &s.pending, sweepEntries) {
 		if d.removable(f) {
-			failed = append(failed, d.removeCandidate(f))
+			failed = append(failed, d.removeOrphan(f))
 		}
 	}
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // removable reports whether it is time to remove a directory.
-func (d *Disk) removable(f candidate) bool {
+func (d *Disk) removable(f orphan) bool {
 	switch {
 	case f.marked:
 		return true
@@ -64,23 +64,26 @@ func (d *Disk) removable(f candidate) bool {
 	return now-was.since >= f.rule.MaxAge
 }
 
-// removeCandidate removes a directory if it is still the same and has no hold.
-func (d *Disk) removeCandidate(f candidate) error {
-	return d.lanes.run(f.name.Parent(), func(p *parent) error {
-		s, err := p.entryOf(f.name)
-		switch {
-		case err != nil || !s.matches(f.id) || d.o.Held(f.name):
-			return err
-		case f.marked:
-			return d.removeLeftover(p, f.name)
-		}
-		return d.removeHostDirectory(f)
-	})
+// removeOrphan removes a directory if it is still the same and has no hold.
+func (d *Disk) removeOrphan(f orphan) error {
+	dir, err := d.dirs.enter(f.name.Parent())
+	if err != nil {
+		return err
+	}
+	defer d.dirs.leave(dir)
+	s, err := dir.parent.entryOf(f.name)
+	switch {
+	case err != nil || !s.matches(f.id) || d.o.Held(f.name):
+		return err
+	case f.marked:
+		return d.removeLeftover(&dir.parent, f.name)
+	}
+	return d.removeHostDirectory(f)
 }
 
 // removeHostDirectory removes a directory of the host. A program on the host may replace or use it meanwhile. So it moves the directory aside, compares it
 // there, and moves it back if it is another one or not empty.
-func (d *Disk) removeHostDirectory(f candidate) error {
+func (d *Disk) removeHostDirectory(f orphan) error {
 	to, err := d.aside(f.name, lock.HostAccount, 0)
 	if missing(err) {
 		return nil

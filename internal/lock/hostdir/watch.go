@@ -1,8 +1,11 @@
 package hostdir
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -14,14 +17,56 @@ const (
 	lookEvery   = 800 * time.Millisecond
 	looksAtOnce = 800
 	lookAtAll   = time.Minute
-	// lookTimeout is the longest time that Watch waits for one look.
+	// lookTimeout is the longest time that Watch waits for one directory.
 	lookTimeout = time.Second
-	// maxLooks is the number of looks that may be under way at a time: a mount that hangs keeps as many threads.
+	// maxLooks is the number of looks of Gone that may be under way at a time, and of those of Watch that may hang. Each keeps a thread.
 	maxLooks = 16
 )
 
-// Gone implements [lock.Disk]. It returns when ctx ends. A look that hangs continues in a goroutine; while too many hang, all looks
-// fail.
+// look is a look at the directories of some holds, all in one parent directory.
+type look struct {
+	done chan struct{}
+	// Set when done is closed.
+	gone []lock.Hold
+	err  error
+}
+
+// look starts a look. It calls end after it.
+func (d *Disk) look(dir lock.Name, holds []lock.Hold, end func()) *look {
+	l := &look{done: make(chan struct{})}
+	go func() {
+		defer end()
+		defer close(l.done)
+		l.gone, l.err = d.goneIn(dir, holds)
+	}()
+	return l
+}
+
+// goneIn returns those of the holds whose directory is missing or replaced in its parent. The error is that of the others.
+func (d *Disk) goneIn(dir lock.Name, holds []lock.Hold) (gone []lock.Hold, err error) {
+	p, err := d.open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	var failed []error
+	for _, h := range holds {
+		s, err := p.entryOf(h.Name)
+		isGone := false
+		if err == nil && !s.matches(h.Directory) {
+			isGone, err = p.isParentOf(h)
+		}
+		if isGone {
+			gone = append(gone, h)
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return gone, errors.Join(failed...)
+}
+
+// Gone implements [lock.Disk]. It returns when ctx ends. A look that hangs continues in a goroutine; while too many hang, Gone fails.
 func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
 	if h.Directory == (lock.DirectoryID{}) {
 		return false, nil
@@ -31,44 +76,25 @@ func (d *Disk) Gone(ctx context.Context, h lock.Hold) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	var gone bool // after looked
-	var err error
-	looked := make(chan struct{})
-	go func() {
-		defer func() { <-d.looks }()
-		defer close(looked)
-		gone, err = d.isGone(h)
-	}()
+	l := d.look(h.Name.Parent(), []lock.Hold{h}, func() { <-d.looks })
 	select {
-	case <-looked:
-		return gone, err
+	case <-l.done:
+		return len(l.gone) > 0, l.err
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
 }
 
-// isGone reports whether the directory of a hold is missing or replaced in its parent.
-func (d *Disk) isGone(h lock.Hold) (bool, error) {
-	p, err := d.open(h.Name.Parent())
-	if err != nil {
-		return false, err
-	}
-	defer p.Close()
-	s, err := p.entryOf(h.Name)
-	if err != nil || s.matches(h.Directory) {
-		return false, err
-	}
-	return p.isParentOf(h)
-}
-
 // Watch looks at the directories of all held locks in turn until ctx ends. It calls gone for each hold whose directory a program on the
 // host removed or replaced: within a second if no more than looksAtOnce are held. Of more, it looks at 1,000 a second, or at as many as it
-// takes to look at each within a minute. A mount that hangs delays the looks at other locks. held yields the holds at the time of its call.
-// A hold may have ended before the call of gone.
+// takes to look at each within a minute. A mount that hangs delays the looks at other directories by lookTimeout, once for each of its
+// directories; while maxLooks of them hang, Watch looks at nothing. held yields the holds at the time of its call. A hold may have ended
+// before the call of gone.
 func (d *Disk) Watch(ctx context.Context, held iter.Seq[lock.Hold], gone func(lock.Hold)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var left []lock.Hold // of the turn
+	w := watcher{Disk: d, gone: gone, hanging: make(map[lock.Name]*look)}
+	var left []lock.Hold // of the turn, sorted by parent directory
 	var atOnce int
 	for {
 		select {
@@ -76,29 +102,77 @@ func (d *Disk) Watch(ctx context.Context, held iter.Seq[lock.Hold], gone func(lo
 			return
 		case <-tick.C:
 		}
+		w.collect()
 		if len(left) == 0 {
-			for h := range held {
-				left = append(left, h)
-			}
+			left = byParent(held)
 			atOnce = max(looksAtOnce, len(left)/int(lookAtAll/lookEvery)+1)
 		}
-		for range min(len(left), atOnce) {
-			h := left[0]
-			left = left[1:]
-			if d.watched(ctx, h) {
-				gone(h)
+		round := left[:min(len(left), atOnce)]
+		left = left[len(round):]
+		for len(round) > 0 {
+			dir := round[0].Name.Parent()
+			n := slices.IndexFunc(round, func(h lock.Hold) bool { return h.Name.Parent() != dir })
+			if n < 0 {
+				n = len(round)
 			}
+			w.lookAt(ctx, dir, round[:n])
+			round = round[n:]
 		}
 	}
 }
 
-// watched is Gone with a time limit. An error is logged and counts as no.
-func (d *Disk) watched(ctx context.Context, h lock.Hold) bool {
+// byParent returns the holds that have directories, sorted by their parents.
+func byParent(held iter.Seq[lock.Hold]) (all []lock.Hold) {
+	for h := range held {
+		if h.Directory != (lock.DirectoryID{}) {
+			all = append(all, h)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b lock.Hold) int { return cmp.Compare(a.Name.Parent(), b.Name.Parent()) })
+	return all
+}
+
+// watcher is the state of a Watch.
+type watcher struct {
+	*Disk
+	gone    func(lock.Hold)
+	hanging map[lock.Name]*look // looks that took longer than lookTimeout, by directory
+}
+
+// lookAt waits at most lookTimeout for a look. It skips a directory that hangs.
+func (w *watcher) lookAt(ctx context.Context, dir lock.Name, holds []lock.Hold) {
+	if w.hanging[dir] != nil || len(w.hanging) == maxLooks {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	gone, err := d.Gone(ctx, h)
-	if err != nil {
-		d.o.Log.Debug("a lock's directory cannot be looked at", "lock", h.Name, "err", err)
+	l := w.look(dir, holds, func() {})
+	select {
+	case <-l.done:
+		w.report(dir, l)
+	case <-ctx.Done():
+		w.hanging[dir] = l
+		w.o.Log.Debug("a directory with locks hangs", "directory", dir)
 	}
-	return gone
+}
+
+// collect reports the looks that hang no longer.
+func (w *watcher) collect() {
+	for dir, l := range w.hanging {
+		select {
+		case <-l.done:
+			delete(w.hanging, dir)
+			w.report(dir, l)
+		default:
+		}
+	}
+}
+
+func (w *watcher) report(dir lock.Name, l *look) {
+	if l.err != nil {
+		w.o.Log.Debug("the directories of locks cannot be looked at", "directory", dir, "err", l.err)
+	}
+	for _, h := range l.gone {
+		w.gone(h)
+	}
 }

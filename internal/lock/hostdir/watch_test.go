@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -153,41 +154,97 @@ func TestWatchLooksAtManyLocksInTurn(t *testing.T) {
 			s.rename(name, fmt.Sprintf("/%d", i))
 		}
 		events := s.watch()
-		noticed := 0
+		var noticed atomic.Int32
 		go func() {
 			for range events {
-				noticed++
+				noticed.Add(1)
 			}
 		}()
-		for second, want := range []int{800, 1600, n} {
+		for second, want := range []int32{800, 1600, n} {
 			time.Sleep(800 * time.Millisecond)
-			if synctest.Wait(); noticed != want {
-				t.Errorf("%d reported after round %d, want %d", noticed, second+1, want)
+			synctest.Wait()
+			if got := noticed.Load(); got != want {
+				t.Errorf("%d reported after round %d, want %d", got, second+1, want)
 			}
 		}
 		close(events)
 	})
 }
 
-// Locks below a mount that hangs delay the looks at others by a second each, and keep at most 16 goroutines.
-func TestAMountThatHangsDelaysOtherLooks(t *testing.T) {
+// A directory that hangs delays the looks at others once, by a second, and keeps one goroutine. Its own locks are looked at when it answers.
+func TestADirectoryThatHangsDelaysOtherLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		s.mkdir("/hung")
-		s.acquire("/hung/a_lock")
+		for i := range 5 {
+			s.acquire(lock.Name(fmt.Sprintf("/hung/%d_lock", i)))
+		}
 		s.acquire("/locks/a")
+		s.acquire("/locks/b")
 		calls, answer := s.hang("/hung")
 		events := s.watch()
 		s.rmdir("/locks/a")
-		time.Sleep(4 * time.Second)
+		time.Sleep(2 * time.Second)
+		wantGone(t, events, 1)
+		s.rmdir("/locks/b")
+		time.Sleep(time.Second)
 		wantGone(t, events, 1)
 		time.Sleep(time.Minute)
-		if n := calls.Load(); n > 16 {
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d looks at the directory that hangs", n)
+		}
+		s.rmdir("/hung/0_lock")
+		close(answer)
+		time.Sleep(time.Second)
+		wantGone(t, events, 1)
+		s.rmdir("/hung/1_lock")
+		time.Sleep(time.Second)
+		wantGone(t, events, 1)
+	})
+}
+
+func TestWatchKeepsFewThreadsOfMountsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		for i := range 40 {
+			s.mkdir(fmt.Sprintf("/hung%d", i))
+			s.acquire(lock.Name(fmt.Sprintf("/hung%d/a_lock", i)))
+		}
+		calls, answer := s.hang("/hung")
+		s.watch()
+		time.Sleep(2 * time.Minute)
+		if n := calls.Load(); n != 16 {
 			t.Errorf("%d looks hang", n)
 		}
 		close(answer)
-		s.rmdir("/hung/a_lock")
+	})
+}
+
+func TestWatchOpensADirectoryOnceForItsLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.mkdir("/dir")
+		for i := range 100 {
+			s.acquire(lock.Name(fmt.Sprintf("/locks/%d", i)))
+			s.acquire(lock.Name(fmt.Sprintf("/dir/%d_lock", i)))
+			s.acquire(lock.Name(fmt.Sprintf("/locks/%d/member", i)))
+			s.rmdir(fmt.Sprintf("/locks/%d/member", i))
+		}
+		opened := make(map[string]int)
+		var mu sync.Mutex
+		s.fs.open = func(name string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			opened[name]++
+			return nil
+		}
+		events := s.watch()
 		time.Sleep(time.Second)
-		wantGone(t, events, 1)
+		wantGone(t, events, 100)
+		mu.Lock()
+		defer mu.Unlock()
+		if opened["/dir"] != 1 || opened["/locks"] != 1 || len(opened) != 102 {
+			t.Errorf("opened %v", opened)
+		}
 	})
 }
