@@ -120,20 +120,17 @@ func (t *target) server() string {
 	return address
 }
 
-// isNested reports whether the target is the lock of the netlock that runs this process. The server completes a relative path.
-func (t *target) isNested(ctx context.Context) (bool, error) {
-	outer, name := os.Getenv(pathVariable), t.path
-	if t.shared || outer == "" || os.Getenv(serverVariable) != t.server() {
+// holdsSameLock reports whether the netlock that runs this process holds the lock. The server completes a relative path.
+func (t *target) holdsSameLock(ctx context.Context) (bool, error) {
+	outer := os.Getenv(pathVariable)
+	if t.shared || outer == "" || os.Getenv(serverVariable) != t.server() || os.Getenv(accountVariable) != t.user() {
 		return false, nil
 	}
-	if !path.IsAbs(name) {
-		info, err := t.info(ctx)
-		if err != nil {
-			return false, err
-		}
-		name = info.Path
+	if path.IsAbs(t.path) {
+		return path.Clean(t.path) == outer, nil
 	}
-	return path.Clean(name) == outer, nil
+	info, err := t.info(ctx)
+	return path.Clean(info.Path) == outer, err
 }
 
 // info requests the facts of the lock.
