@@ -130,6 +130,8 @@ func statusAndHint(err error, t *target) (status int, hint string) {
 		return exitNoServer, ""
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
+	case is(locksmith.ErrRefused) && strings.Contains(err.Error(), "no rule of the server makes"):
+		return exitRefused, t.nearName()
 	case is(locksmith.ErrRefused):
 		return exitRefused, "check the lock's path (" + t.path + ") and the rights of the account"
 	}

@@ -145,6 +145,15 @@ func (t *target) info(ctx context.Context) (info locksmith.Info, err error) {
 	return info, classify(err, t)
 }
 
+// nearName returns the end of the server's reply about a path that is no lock, which may have a similar name that is one.
+func (t *target) nearName() string {
+	info, err := t.info(context.Background())
+	if at := strings.LastIndex(info.Reply, "; "); err == nil && at >= 0 {
+		return info.Reply[at+2:]
+	}
+	return "check the lock's path (" + t.path + ")"
+}
+
 // withDeadline returns a context with the deadline of --timeout.
 func (t *target) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.until.IsZero() {
