@@ -108,7 +108,13 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		v, err := c.locks.View(n)
-		if err = cmp.Or(c.table().Valid(), err); err != nil { // a client acts on this reply
+		err = cmp.Or(c.table().Valid(), err) // a client acts on this reply
+		if errors.Is(err, lock.ErrNoRule) {
+			if near := c.nearLockName(n); near != "" {
+				return control.Reply{Code: 550, Text: view + ": " + err.Error() + "; " + near + " would be one"}, nil
+			}
+		}
+		if err != nil {
 			return control.Reply{}, err
 		}
 		held := len(v.Holds) > 0

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"path"
 	"strings"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -15,6 +16,21 @@ func (c *client) hint(n, sent lock.Name) string {
 	}
 	c.log.Info("a directory was made whose name looks like a lock's", "path", string(n), "reason", reason)
 	return " as a directory, not a lock: " + reason
+}
+
+// nearLockName returns a similar name that is a lock, as the client sees it; "" if there is none.
+func (c *client) nearLockName(n lock.Name) string {
+	name := strings.ToLower(strings.TrimSpace(string(n)))
+	near := []string{name, strings.ReplaceAll(name, "-", "_"), string(n) + "_lock", string(n) + ".lock"}
+	for _, dir := range c.table().Rules().Prefixes() {
+		near = append(near, path.Join(string(dir), path.Base(string(n))))
+	}
+	for _, other := range near {
+		if view, ok := c.account.inView(lock.Name(other)); ok && c.isLockName(lock.Name(other)) {
+			return view
+		}
+	}
+	return ""
 }
 
 // whyNoLock returns the reason why a name that looks like a lock's name is none; "" for other names.

@@ -78,13 +78,16 @@ func (p *program) says(t testing.TB, want string) {
 	}
 }
 
-// exit waits for the end of a program and returns its status; -1: a signal.
+// exit waits for the end of a program and returns its status; -n: signal n ended it.
 func (p *program) exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(patience):
 		t.Fatalf("%.200q does not end", p.cmd.Args)
+	}
+	if ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return -int(ws.Signal())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -160,6 +161,12 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 		all[name] = func(ts *testscript.TestScript, _ bool, words []string) { p.speak(ts, name, strings.Join(words, " ")) }
 	}
 	for usage, run := range map[string]func(*testscript.TestScript, []string){
+		// namespaces skips the script if the test may not make namespaces.
+		"namespaces": func(*testscript.TestScript, []string) {
+			if out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "true").CombinedOutput(); err != nil {
+				harness.Missing(p.t, fmt.Sprintf("no namespaces: %v: %s", err, out))
+			}
+		},
 		// need skips the script if a program is not installed.
 		"need PROGRAM": func(_ *testscript.TestScript, args []string) { harness.Need(p.t, args...) },
 		// The server takes the tables of a file, which precede those that each test has, and reads them as an operator wishes.

@@ -23,7 +23,7 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
-	if nested, err := t.isNested(ctx); err != nil {
+	if nested, err := t.holdsSameLock(ctx); err != nil {
 		return nil, err
 	} else if nested {
 		return nil, fail(exitUsage, "%s: %s %w: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), errNested, pathVariable)

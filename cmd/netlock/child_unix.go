@@ -23,6 +23,7 @@ type child struct {
 // childEvent reports that a command ended, or that a signal stopped it.
 type childEvent struct {
 	status  int
+	signal  os.Signal // that ended the command; nil: it exited
 	stopped os.Signal
 }
 
@@ -68,20 +69,24 @@ func (c *child) attributes() *syscall.SysProcAttr {
 	return a
 }
 
-// wait sends the events of the command until its end.
+// wait sends the events of the command until its end. As process 1, netlock gets the orphans of its container as children, and waits for them, too.
 func (c *child) wait() {
+	which := c.pid
+	if os.Getpid() == 1 {
+		which = -1
+	}
 	for {
 		var ws unix.WaitStatus
-		_, err := unix.Wait4(c.pid, &ws, unix.WUNTRACED, nil)
+		pid, err := unix.Wait4(which, &ws, unix.WUNTRACED, nil)
 		switch {
-		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR), err == nil && pid != c.pid:
 		case err != nil:
 			c.events <- childEvent{status: exitInternal} // it has ended, and its status is lost
 			return
 		case ws.Stopped():
 			c.events <- childEvent{stopped: ws.StopSignal()}
 		case ws.Signaled():
-			c.events <- childEvent{status: exitSignal + int(ws.Signal())}
+			c.events <- childEvent{status: exitSignal + int(ws.Signal()), signal: ws.Signal()}
 			return
 		case ws.Exited():
 			c.events <- childEvent{status: ws.ExitStatus()}
@@ -112,6 +117,12 @@ func (c *child) kill() { c.signalGroup(unix.SIGKILL) }
 
 // groupAlive reports whether the group has a process. While it has, no other group gets its number.
 func (c *child) groupAlive() bool { return unix.Kill(-c.pid, 0) == nil }
+
+// hasKey reports whether the terminal may have sent the signal to the group of the command: it is that of ^C or ^\, and the group is in the
+// foreground. Nothing distinguishes it from the same signal of another program.
+func (c *child) hasKey(s os.Signal) bool {
+	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && c.terminal != nil && c.terminal.foreground() == c.pid
+}
 
 // forward sends a signal on to the group. Before SIGCONT a shell may have given netlock the terminal (fg): the command gets it.
 func (c *child) forward(s os.Signal) {

@@ -18,9 +18,10 @@ type child struct {
 	waited  chan struct{}
 }
 
-// childEvent reports that a command ended; only other systems set stopped.
+// childEvent reports that a command ended; only other systems set the signals.
 type childEvent struct {
 	status  int
+	signal  os.Signal
 	stopped os.Signal
 }
 
@@ -136,6 +137,8 @@ func (c *child) groupAlive() bool { return true }
 func (c *child) forward(os.Signal) { c.terminate() }
 
 func (c *child) suspend(os.Signal) {}
+
+func (c *child) hasKey(os.Signal) bool { return false }
 
 // forwardedSignals returns the signals that netlock passes on to the command.
 func forwardedSignals() []os.Signal { return endSignals() }

@@ -69,19 +69,14 @@ func outputError(err error) error {
 // printRefusal writes the reason why there is no lock.
 func printRefusal(err error) error {
 	if errors.Is(err, errCallerGone) {
-		return silent(exitOK)
+		return exitOnly(exitOK)
 	}
 	if werr := await(startWrite(os.Stdout, oneLine(err.Error())+"\n")); werr != nil && outputError(werr) != nil {
 		return err // main writes it to standard error
 	}
-	return silent(statusOf(err))
-}
-
-// statusOf returns the exit status of an error.
-func statusOf(err error) int {
-	var known *statusError
-	if errors.As(err, &known) {
-		return known.status
+	e := &statusError{status: exitInternal}
+	if known, ok := errors.AsType[*statusError](err); ok {
+		e.status, e.signal = known.status, known.signal
 	}
-	return exitInternal
+	return e
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -15,22 +16,29 @@ import (
 
 // newInfoCommand returns the command that describes one lock.
 func newInfoCommand(s *settings) *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info URL",
 		Short: "print the holder of a lock",
-		Long: `Info prints whether the lock is held and, on ftplockd, its holder and the time until it expires. The exit status is 0 in both
-cases. Programs read the facts of SITE LOCK INFO instead.`,
+		Long: `Info prints whether the lock is held and, on ftplockd, its holder and the time
+until it expires. The exit status is 0 in both cases.
+
+With --json it prints an object with name, held, holders, waiting (the length of
+the queue) and, if the lock is not held, reply (the server's text). A holder has
+holder (account@address), token, age_seconds, expires_in_seconds (absent: never)
+and shared. On other servers there are no holders.`,
 		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.info(cmd.Context(), args[0])
+			return s.info(cmd.Context(), args[0], asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	s.timeoutFlag(cmd)
 	return cmd
 }
 
-func (s *settings) info(ctx context.Context, arg string) error {
+func (s *settings) info(ctx context.Context, arg string, asJSON bool) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	t, err := s.resolve(arg)
@@ -44,8 +52,40 @@ func (s *settings) info(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(os.Stdout, describe(info))
-	return err
+	if asJSON {
+		err = json.NewEncoder(os.Stdout).Encode(newLockInfo(info))
+	} else {
+		_, err = io.WriteString(os.Stdout, describe(info))
+	}
+	if err != nil {
+		return fail(exitFailed, "standard output: %w", err)
+	}
+	return nil
+}
+
+// lockInfo is the JSON of a lock. Its members have the names that "ftplockd locks --json" uses.
+type lockInfo struct {
+	Name    string       `json:"name"`
+	Held    bool         `json:"held"`
+	Holders []lockHolder `json:"holders"`
+	Waiting int          `json:"waiting"`
+	Reply   string       `json:"reply,omitempty"`
+}
+
+type lockHolder struct {
+	Holder    string  `json:"holder"` // account@address
+	Token     uint64  `json:"token"`
+	Age       float64 `json:"age_seconds"`
+	ExpiresIn float64 `json:"expires_in_seconds,omitempty"`
+	Shared    bool    `json:"shared,omitempty"`
+}
+
+func newLockInfo(i locksmith.Info) lockInfo {
+	l := lockInfo{Name: i.Path, Held: i.Held, Holders: []lockHolder{}, Waiting: i.Waiting, Reply: i.Reply}
+	for _, h := range i.Holders {
+		l.Holders = append(l.Holders, lockHolder{h.Owner, h.Token, h.Held.Seconds(), h.Expires.Seconds(), h.Shared})
+	}
+	return l
 }
 
 // describe returns the text of "netlock info" about one lock.

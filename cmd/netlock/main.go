@@ -3,7 +3,7 @@
 //
 // root.go has the options and the commands, run.go runs a command under a lock, hold.go holds a lock for the parent process. A URL becomes a
 // target (target.go), with a password of netrc.go. The code for one operating system is in caller_*.go (the parent process), child_*.go (a command
-// and its processes), guard_*.go and terminal_unix.go.
+// and its processes), guard_*.go, raise_*.go and terminal_unix.go.
 //
 // A script may rely on the exit statuses of status.go, and on one line on standard error with the error and a hint ("netlock URL" writes the line
 // to standard output). There is no other output unless standard error is a terminal. Netlock ends a command and all processes of its group before
@@ -22,5 +22,9 @@ import (
 
 func main() {
 	catchSIGPIPE()
-	os.Exit(report(newRootCommand().ExecuteContextC(context.Background())))
+	ignoreQuitOfBackgroundJob()
+	cmd, err := newRootCommand().ExecuteContextC(context.Background())
+	status := report(cmd, err)
+	dieOfSignal(err)
+	os.Exit(status)
 }

@@ -22,7 +22,8 @@ type settings struct {
 	timeout   duration // negative: none
 	shared    bool
 	renew     bool
-	conflict  int // the exit status when another client holds the lock
+	conflict  int  // the exit status when another client holds the lock
+	quiet     bool // do not write that
 	killAfter duration
 }
 
@@ -32,56 +33,78 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "netlock [OPTIONS] URL [COMMAND [ARGUMENT...]]",
 		Short: "hold a lock on an FTP server",
-		Long: `Netlock holds a lock on an FTP server while a command runs. A lock is a directory, which MKD makes for one client. Netlock is flock(1)
-with a URL instead of a file. It exits with the command's status, or with 128+n if signal n ended the command. Options stand before
-the URL. With "-c LINE" instead of COMMAND, $SHELL runs a line.
+		Long: `Netlock holds a lock on an FTP server while a command runs. A lock is a
+directory, which MKD makes for one client. Netlock is flock(1) with a URL
+instead of a file. It waits for the lock unless -n or -w is given. It exits with
+the command's status, or with 128+n if signal n ended the command. Options stand
+before the URL. With "-c LINE" instead of COMMAND, $SHELL runs a line.
 
-The command has a process group of its own (on Windows a job), to which netlock passes its signals. If the lock is lost, the group
-gets SIGTERM, and SIGKILL after --kill-after, always before the server can grant the lock to another client; the exit status is then
-79. Netlock neither waits for processes that the command leaves running nor ends them.
+The command has a process group of its own (on Windows a job), to which netlock
+passes its signals. If SIGINT, SIGTERM or SIGHUP ends the command after netlock
+received it, netlock dies of it, too: ^C ends a script. If the lock is lost, the
+group gets SIGTERM, and SIGKILL after --kill-after, always before the server can
+grant the lock to another client; the exit status is then 79. Netlock neither
+waits for processes that the command leaves running nor ends them.
 
-The environment of the command has NETLOCK_SERVER (host and port), NETLOCK_PATH (the lock's name on the server), NETLOCK_TOKEN (its
-fencing token) and NETLOCK_NONCE, a secret word with which other connections of the account act for the lock (SITE LOCK AS). The last
-two are empty for servers other than ftplockd.
+The environment of the command has NETLOCK_SERVER (host and port),
+NETLOCK_ACCOUNT, NETLOCK_PATH (the lock's absolute name on the server),
+NETLOCK_TOKEN (its fencing token) and NETLOCK_NONCE, a secret word with which
+other connections of the account act for the lock (SITE LOCK AS). The last two
+are empty for servers other than ftplockd.
 
-Without a COMMAND, netlock holds the lock for its parent process. It prints one line: OK when it has the lock, or an error. Then it
-prints a dot every two seconds. It releases the lock when its standard output is closed, when the parent ends, or on SIGTERM, SIGINT,
-SIGHUP or SIGQUIT. If the lock is lost, it prints an error and ends.
+A script locks itself with this line; /phone_lock is the lock of the URL:
+  [ "$NETLOCK_PATH" = /phone_lock ] || exec netlock URL "$0" "$@"
 
-A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for implicit TLS. /path is relative to the directory after
-login, /%2Fpath is absolute. The password comes from the URL, from NETLOCK_PASSWORD, or from ~/.netrc.
+Without a COMMAND, netlock holds the lock for its parent process. It prints one
+line: OK when it has the lock, or an error. Then it prints a dot every two
+seconds. It releases the lock when its standard output is closed, when the
+parent ends, or on SIGTERM, SIGINT, SIGHUP or SIGQUIT. If the lock is lost, it
+prints an error and exits.
+
+A URL is ftp://user@host:port/path, with ftpes:// for explicit and ftps:// for
+implicit TLS. /path is relative to the directory after login, /%2Fpath is
+absolute. The password comes from the URL, from NETLOCK_PASSWORD, or from
+~/.netrc.
 
 Differences from flock(1):
-  The default of -E is 75, not 1. The statuses of errors are below; flock has fewer.
-  -w limits the time for the server and the lock together. It accepts units: 90s, 1m30s.
-  -s works if the server shares locks between accounts; otherwise netlock exits with status 73.
-  -e is written -x. -o is always on: processes that the command leaves running do not hold the lock.
+  The default of -E is 75, not 1. The statuses of errors are below.
+  -w limits the time for the server and the lock together. It accepts units.
+  -s works if the server shares locks between accounts; otherwise netlock exits
+  with status 73.
+  -e is written -x. -o is always on: processes that the command leaves running
+  do not hold the lock.
   A COMMAND that begins with a dash stands behind "--".
-  There is no -u, no -F (--no-fork), no --fcntl, no --verbose, and no file descriptor instead of the file. A script that
-  locks itself runs itself again: [ "$NETLOCK_PATH" ] || exec netlock URL "$0" "$@"
+  There is no -u, no -F (--no-fork), no --fcntl, no --verbose, and no file
+  descriptor instead of the file.
   Without a COMMAND, netlock holds the lock for the parent process.
-  The command has a process group of its own, and finds the lock in its environment.
-  A netlock inside a netlock of the same URL exits with status 64; flock would wait for itself.
-  A lock can be lost while it is held: netlock then ends the command. It also ends the command if netlock is killed.`,
+  The command has a process group of its own.
+  A netlock inside a netlock of the same lock exits with status 64; flock would
+  wait for itself.
+  A lock can be lost while it is held: netlock then ends the command. It also
+  ends the command if netlock is killed.`,
 		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
   netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
-  netlock -n -E 0 ftp://phoneacc@ftp.example.com/nightly_lock ./backup    # another machine does it
-  netlock ftp://phoneacc@ftp.example.com/phone_lock -c 'sort phone.tsv > new && mv new phone.tsv'
+  netlock ftp://phoneacc@ftp.example.com/phone_lock -c 'sort new >phone.tsv'
 
-  open LOCKER, "netlock $url |" or die;           # Perl: this program holds the lock from "OK"
-  (my $line = <LOCKER>) =~ /^OK/ or die $line;    # until it closes the pipe
+  # for cron: if another machine has the lock, do nothing, without a message
+  netlock -nqE 0 ftp://phoneacc@ftp.example.com/nightly_lock ./backup
+
+  # Perl: this program holds the lock from "OK" until it closes the pipe
+  open LOCKER, "netlock $url |" or die;
+  (my $line = <LOCKER>) =~ /^OK/ or die $line;
   close LOCKER;
 
 ` + statusText,
-		Version:       version(),
-		Args:          cobra.ArbitraryArgs,
-		SilenceErrors: true, // report writes them
-		SilenceUsage:  true,
+		Version:               version(),
+		Args:                  cobra.ArbitraryArgs,
+		SilenceErrors:         true, // report writes them
+		SilenceUsage:          true,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				cmd.SetOut(cmd.ErrOrStderr())
 				_ = cmd.Help()
-				return silent(exitUsage)
+				return exitOnly(exitUsage)
 			}
 			return s.start(cmd.Context(), args[0], args[1:])
 		},
@@ -89,10 +112,11 @@ Differences from flock(1):
 	f := root.Flags()
 	f.SetInterspersed(false)
 	f.Var(&s.killAfter, "kill-after", "the time between SIGTERM and SIGKILL when the lock is lost")
-	f.BoolP("close", "o", false, "no effect: processes that the command leaves running never hold the lock")
+	f.BoolP("close", "o", false, "no effect: it is always on")
 	f.BoolP("version", "V", false, "print the version")
 	s.lockFlags(root)
 	root.SetGlobalNormalizationFunc(longNames)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.AddCommand(newPutCommand(s), newGetCommand(s), newInfoCommand(s), newGuardCommand(), newManCommand())
 	return root
 }
@@ -139,7 +163,8 @@ func version() string {
 // lockFlags adds the flags of the commands that acquire a lock: those of flock(1), and --renew.
 func (s *settings) lockFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait: exit with status 75 if another client holds the lock")
+	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait for the lock: exit with status 75 if another client holds it")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "do not write to standard error that another client holds the lock (-n, -w)")
 	s.timeoutFlag(cmd)
 	f.BoolVarP(&s.shared, "shared", "s", false, "share the lock with other readers")
 	f.BoolFuncP("exclusive", "x", "hold the lock alone (the default); the last of -s and -x counts", func(string) error {
@@ -151,7 +176,7 @@ func (s *settings) lockFlags(cmd *cobra.Command) {
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait at most this time (seconds, or 90s, 1m) for the server and the lock; then exit with status 75, or with 69 if the server does not answer; 0 is -n")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "limit the wait for the server and the lock, which has no limit otherwise (seconds, or 90s, 1m); exit with status 75 after it, or with 69 if the server did not answer; 0 is -n")
 }
 
 // longNames maps other names of flags, as in flock(1), to their names.

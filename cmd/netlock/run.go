@@ -35,48 +35,48 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return err
 	}
+	g, err := newGuard() // before the lock: without /proc there is none
+	if err != nil {
+		return fail(exitInternal, "run: the command cannot be guarded: %w", err)
+	}
 	lock, err := acquire(ctx, t)
 	if err != nil {
+		g.dismiss()
 		return err
 	}
 	stop()
-	c, g, err := startGuarded(path, command, environment(lock, t))
-	if err != nil {
-		return errors.Join(err, lock.release(t))
-	}
-	status, lost := r.supervise(c, signals, lock)
-	g.dismiss()
-	return r.result(status, lost, lock.release(t))
-}
-
-// startGuarded starts a command, and a guard that ends it if netlock is killed.
-func startGuarded(path string, argv, env []string) (*child, *guard, error) {
-	g, err := newGuard()
-	if err != nil {
-		return nil, nil, fail(exitInternal, "run: the command cannot be guarded: %w", err)
-	}
-	c, err := startChild(path, argv, env)
+	c, err := startChild(path, command, environment(lock, t))
 	if err != nil {
 		g.dismiss()
-		return nil, nil, notRunnable(err)
+		return errors.Join(notRunnable(err), lock.release(t))
 	}
 	_ = g.watch(c.groupID()) // it fails if the guard was killed
-	return c, g, nil
+	e := r.supervise(c, signals, lock)
+	g.dismiss()
+	return r.result(e, lock.release(t))
+}
+
+// ending describes the end of a command.
+type ending struct {
+	status int
+	lost   bool      // the lock was lost
+	signal os.Signal // ended the command and is one for netlock, too; else nil
+	group  bool      // the signal came from the terminal, which sends it to a whole process group
 }
 
 // result returns the exit status. If the lock was not lost, the command did its work under the lock: its own failure precedes an error of the
 // release.
-func (r *runner) result(status int, lost bool, err error) error {
+func (r *runner) result(e ending, err error) error {
 	switch {
-	case lost:
-		return silent(exitLost) // handleLoss has written the error
+	case e.lost:
+		return exitOnly(exitLost) // handleLoss has written the error
 	case err == nil:
-		return silent(status)
-	case errors.Is(err, locksmith.ErrLost), status == exitOK:
+	case errors.Is(err, locksmith.ErrLost), e.status == exitOK:
 		return err
+	default:
+		message(r.stderr, err.Error())
 	}
-	message(r.stderr, err.Error())
-	return silent(status)
+	return &statusError{status: e.status, signal: e.signal, group: e.group}
 }
 
 // notRunnable returns the exit status of a shell for a command that cannot be started.
@@ -89,20 +89,22 @@ func notRunnable(err error) error {
 
 // The variables that describe the lock to the command, and to a netlock in it.
 const (
-	serverVariable = "NETLOCK_SERVER"
-	pathVariable   = "NETLOCK_PATH"
-	tokenVariable  = "NETLOCK_TOKEN"
-	nonceVariable  = "NETLOCK_NONCE"
+	serverVariable  = "NETLOCK_SERVER"
+	accountVariable = "NETLOCK_ACCOUNT"
+	pathVariable    = "NETLOCK_PATH"
+	tokenVariable   = "NETLOCK_TOKEN"
+	nonceVariable   = "NETLOCK_NONCE"
 )
 
-// environment sets and returns the environment with the lock's server, name, token and nonce, instead of those of an outer netlock.
+// environment sets and returns the environment with the variables of the lock, instead of those of an outer netlock: C and Perl read the first one
+// of a name, shells the last one.
 func environment(lock *holding, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
 	for name, value := range map[string]string{
-		serverVariable: t.server(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.Nonce(),
+		serverVariable: t.server(), accountVariable: t.user(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.Nonce(),
 	} {
 		_ = os.Setenv(name, value) // they have no NUL
 	}
@@ -117,9 +119,11 @@ type heldLock interface {
 	Expires() time.Time
 }
 
-// supervise waits for the end of the command and passes signals on. It ends the command when the lock is lost. It returns the status of the command.
-func (r *runner) supervise(c *child, signals <-chan os.Signal, lock heldLock) (status int, lost bool) {
+// supervise waits for the end of the command and passes signals on. It ends the command when the lock is lost.
+func (r *runner) supervise(c *child, signals <-chan os.Signal, lock heldLock) ending {
 	defer c.close()
+	lost := false
+	received := make(map[os.Signal]bool)
 	var written <-chan error // the result of writing the error; nil if the lock is not lost
 	lockEnded := lock.Context().Done()
 	var killTime <-chan time.Time // the time of SIGKILL; nil before the lock is lost, and after SIGKILL
@@ -140,8 +144,16 @@ func (r *runner) supervise(c *child, signals <-chan os.Signal, lock heldLock) (s
 			if written != nil {
 				_ = await(written)
 			}
-			return e.status, lost
+			end := ending{status: e.status, lost: lost, group: c.hasKey(e.signal)}
+			for len(signals) > 0 { // a service manager sends a signal to all processes of a service
+				received[<-signals] = true
+			}
+			if end.group || received[e.signal] {
+				end.signal = e.signal
+			}
+			return end
 		case s := <-signals:
+			received[s] = true
 			c.forward(s)
 		case <-lockEnded:
 			lockEnded, lost = nil, true

@@ -38,8 +38,8 @@ func TestSuperviseReportsALossAfterTheEndOfTheCommand(t *testing.T) {
 		lose()
 		lock := &fakeLock{life}
 		run := runner{settings: new(settings), stderr: new(bytes.Buffer)}
-		if status, lost := run.supervise(c, nil, lock); status != 3 || !lost {
-			t.Fatalf("status %d, lost %t", status, lost)
+		if e := run.supervise(c, nil, lock); e.status != 3 || !e.lost {
+			t.Fatalf("%+v", e)
 		}
 	}
 }
@@ -63,11 +63,7 @@ func TestRunReturnsTheStatusOfTheCommandOrOfTheLoss(t *testing.T) {
 	} {
 		var written bytes.Buffer
 		r := runner{stderr: &written}
-		err := r.result(c.status, c.lost, c.err)
-		got := exitOK
-		if err != nil {
-			got = statusOf(err)
-		}
+		got := statusOf(r.result(ending{status: c.status, lost: c.lost}, c.err))
 		if got != c.want || written.String() != c.says {
 			t.Errorf("%+v: status %d, wrote %q", c, got, written.String())
 		}

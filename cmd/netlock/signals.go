@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -10,6 +11,15 @@ import (
 // catchSIGPIPE keeps SIGPIPE from ending netlock when standard output or error is closed. It does not ignore the signal, because the command would
 // inherit that.
 func catchSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// ignoreQuitOfBackgroundJob ignores SIGQUIT, for netlock and its command, if SIGINT was ignored when netlock was started: a shell without job
+// control starts a background job so. Go keeps only an inherited SIG_IGN of SIGHUP and SIGINT. It replaces the others before any code of netlock
+// runs, and /proc/self/status does not show them any more.
+func ignoreQuitOfBackgroundJob() {
+	if signal.Ignored(os.Interrupt) {
+		signal.Ignore(syscall.SIGQUIT)
+	}
+}
 
 // listen returns a channel for the signals, and a function that ends it. Signals that were ignored when netlock was started (nohup, a background
 // job) stay ignored.
@@ -45,5 +55,12 @@ func interruptible(ctx context.Context) (_ context.Context, stop func()) {
 		cancel(nil)
 		<-ended
 		forget()
+	}
+}
+
+// dieOfSignal ends netlock by the signal of a statusError, if it has one. A shell ends its script only if netlock dies of the signal of ^C.
+func dieOfSignal(err error) {
+	if e, ok := errors.AsType[*statusError](err); ok && e.signal != nil {
+		raise(e.signal.(syscall.Signal), e.group)
 	}
 }

@@ -55,10 +55,13 @@ const statusText = `Exit statuses:
   128+n     ended by signal n
 Otherwise the exit status is the command's.`
 
-// statusError is an error with an exit status. err is nil if the error was written already.
+// statusError is an error with an exit status.
 type statusError struct {
 	status int
-	err    error
+	err    error     // nil: there is nothing to write
+	quiet  bool      // report does not write err
+	signal os.Signal // netlock dies of it; nil: netlock exits with status
+	group  bool      // the process group of netlock gets the signal, too
 }
 
 func (e *statusError) Error() string {
@@ -72,11 +75,11 @@ func (e *statusError) Unwrap() error { return e.err }
 
 // fail makes a statusError of a text.
 func fail(status int, format string, args ...any) error {
-	return &statusError{status, fmt.Errorf(format, args...)}
+	return &statusError{status: status, err: fmt.Errorf(format, args...)}
 }
 
-// silent returns a status without an error.
-func silent(status int) error { return &statusError{status: status} }
+// exitOnly returns a status without an error.
+func exitOnly(status int) error { return &statusError{status: status} }
 
 // interrupted is the cause of a context that ended with a signal.
 type interrupted struct{ signal os.Signal }
@@ -93,7 +96,11 @@ func classify(err error, t *target) error {
 	if hint != "" {
 		hint = "; " + hint
 	}
-	return fail(status, "%s: %w%s", t.name, err, hint)
+	e := &statusError{status: status, err: fmt.Errorf("%s: %w%s", t.name, err, hint), quiet: t.quiet && errors.Is(err, locksmith.ErrHeld)}
+	if i, ok := errors.AsType[interrupted](err); ok {
+		e.signal = i.signal
+	}
+	return e
 }
 
 // statusAndHint returns the status of an error, and a hint. The first case that matches applies.
@@ -123,6 +130,8 @@ func statusAndHint(err error, t *target) (status int, hint string) {
 		return exitNoServer, ""
 	case is(locksmith.ErrUnreachable), is(context.DeadlineExceeded):
 		return exitNoServer, "check the address and whether the server runs"
+	case is(locksmith.ErrRefused) && strings.Contains(err.Error(), "no rule of the server makes"):
+		return exitRefused, t.nearName()
 	case is(locksmith.ErrRefused):
 		return exitRefused, "check the lock's path (" + t.path + ") and the rights of the account"
 	}
@@ -138,7 +147,7 @@ func report(cmd *cobra.Command, err error) int {
 	case !errors.As(err, &known):
 		message(cmd.ErrOrStderr(), fmt.Sprintf("%s; try \"%s --help\"", err, cmd.CommandPath()))
 		return exitUsage
-	case known.err != nil:
+	case known.err != nil && !known.quiet:
 		message(cmd.ErrOrStderr(), err.Error())
 	}
 	return known.status

@@ -52,6 +52,14 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 	}
 }
 
+// statusOf returns the exit status of an error.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.status
+	}
+	return -1
+}
+
 func TestTextsOfServersAreOneLineWithoutControlCharacters(t *testing.T) {
 	if got := oneLine("a\nb\x1b[2Jc\x07\r\td\u009b\n"); got != "a b[2Jc d" {
 		t.Errorf("%q", got)

@@ -120,20 +120,17 @@ func (t *target) server() string {
 	return address
 }
 
-// isNested reports whether the target is the lock of the netlock that runs this process. The server completes a relative path.
-func (t *target) isNested(ctx context.Context) (bool, error) {
-	outer, name := os.Getenv(pathVariable), t.path
-	if t.shared || outer == "" || os.Getenv(serverVariable) != t.server() {
+// holdsSameLock reports whether the netlock that runs this process holds the lock. The server completes a relative path.
+func (t *target) holdsSameLock(ctx context.Context) (bool, error) {
+	outer := os.Getenv(pathVariable)
+	if t.shared || outer == "" || os.Getenv(serverVariable) != t.server() || os.Getenv(accountVariable) != t.user() {
 		return false, nil
 	}
-	if !path.IsAbs(name) {
-		info, err := t.info(ctx)
-		if err != nil {
-			return false, err
-		}
-		name = info.Path
+	if path.IsAbs(t.path) {
+		return path.Clean(t.path) == outer, nil
 	}
-	return path.Clean(name) == outer, nil
+	info, err := t.info(ctx)
+	return path.Clean(info.Path) == outer, err
 }
 
 // info requests the facts of the lock.
@@ -146,6 +143,15 @@ func (t *target) info(ctx context.Context) (info locksmith.Info, err error) {
 		info, err = c.Info(ctx, t.path)
 	}
 	return info, classify(err, t)
+}
+
+// nearName returns the end of the server's reply about a path that is no lock, which may have a similar name that is one.
+func (t *target) nearName() string {
+	info, err := t.info(context.Background())
+	if at := strings.LastIndex(info.Reply, "; "); err == nil && at >= 0 {
+		return info.Reply[at+2:]
+	}
+	return "check the lock's path (" + t.path + ")"
 }
 
 // withDeadline returns a context with the deadline of --timeout.

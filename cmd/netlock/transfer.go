@@ -22,11 +22,13 @@ func newPutCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put URL LOCAL REMOTE",
 		Short: "upload a file under a lock",
-		Long: `Put acquires the lock, uploads the file and releases the lock. Other clients see the old file or the new one: on servers that do
-not publish uploads in one step, put uploads to a temporary name and renames it. "-" is standard input. REMOTE is absolute, or
-relative to the directory after login. If it ends in a slash, the file keeps its local name in that directory.`,
+		Long: `Put acquires the lock, uploads the file and releases the lock. Other clients see
+the old file or the new one: on servers that do not publish uploads in one step,
+put uploads to a temporary name and renames it. "-" is standard input. REMOTE is
+absolute, or relative to the directory after login. If it ends in a slash, the
+file keeps its local name in that directory.`,
 		Example: `  netlock put ftp://bob@ftp.example.com/phone_lock phone.tsv data/phone.tsv
-  sort phone.tsv | netlock put --timeout 1m ftp://bob@ftp.example.com/phone_lock - data/phone.tsv`,
+  sort phone.tsv | netlock put -w 60 ftp://bob@ftp.example.com/phone_lock - x`,
 		Args: requireThreeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.put(cmd.Context(), args[0], args[1], args[2])
@@ -41,9 +43,11 @@ func newGetCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get URL REMOTE LOCAL",
 		Short: "download a file under a lock",
-		Long: `Get acquires the lock, downloads the file and releases the lock. If LOCAL is a directory, the file keeps its remote name there. Get
-replaces the local file when the whole file is on the disk. If the download breaks off or the lock is lost, the old file stays. "-" is
-standard output, which may contain a part of the file if the status is not 0.`,
+		Long: `Get acquires the lock, downloads the file and releases the lock. If LOCAL is a
+directory, the file keeps its remote name there. Get replaces the local file
+when the whole file is on the disk. If the download breaks off or the lock is
+lost, the old file stays. "-" is standard output, which may contain a part of
+the file if the status is not 0.`,
 		Example: `  netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv phone.tsv
   netlock get ftp://bob@ftp.example.com/phone_lock data/phone.tsv - | wc -l`,
 		Args: requireThreeNames,
