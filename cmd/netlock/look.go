@@ -49,14 +49,12 @@ func (s *settings) info(ctx context.Context, arg string) error {
 }
 
 // describe returns the text of "netlock info" about one lock.
-func describe(i locksmith.Info) string {
+func describe(i locksmith.Status) string {
 	var b strings.Builder
 	name := oneLine(i.Path)
 	switch {
 	case i.Held && len(i.Holders) == 0:
 		fmt.Fprintf(&b, "%s is held\n", name)
-	case !i.Held && i.Reply != "":
-		fmt.Fprintf(&b, "%s is not held: the server replied %s\n", name, oneLine(i.Reply))
 	case !i.Held:
 		fmt.Fprintf(&b, "%s is free\n", name)
 	}

@@ -42,11 +42,11 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	stop()
 	c, g, err := startGuarded(path, command, environment(lock, t))
 	if err != nil {
-		return errors.Join(err, lock.release(t))
+		return errors.Join(err, release(lock, t))
 	}
 	status, lost := r.supervise(c, signals, lock)
 	g.dismiss()
-	return r.result(status, lost, lock.release(t))
+	return r.result(status, lost, release(lock, t))
 }
 
 // startGuarded starts a command, and a guard that ends it if netlock is killed.
@@ -96,13 +96,13 @@ const (
 )
 
 // environment sets and returns the environment with the lock's server, name, token and nonce, instead of those of an outer netlock.
-func environment(lock *holding, t *target) []string {
+func environment(lock *locksmith.Lock, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
 	for name, value := range map[string]string{
-		serverVariable: t.server(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.Nonce(),
+		serverVariable: t.server(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.JobKey(),
 	} {
 		_ = os.Setenv(name, value) // they have no NUL
 	}
