@@ -63,6 +63,9 @@ func TestReleaseEndsTheConnection(t *testing.T) {
 		if err := l.Put(t.Context(), "/f", strings.NewReader("abc"), 3); !errors.Is(err, ErrReleased) {
 			t.Error(err)
 		}
+		if err := l.checkHeld(); !errors.Is(err, ErrReleased) { // of a transfer that has not ended yet
+			t.Error(err)
+		}
 		if cause := context.Cause(l.Context()); !errors.Is(cause, ErrReleased) || errors.Is(cause, ErrLost) {
 			t.Error(cause)
 		}
