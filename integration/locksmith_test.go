@@ -19,7 +19,7 @@ import (
 
 // host is a server for locks.
 type host struct {
-	server locksmith.Server
+	config locksmith.Config
 	dir    string // where locks and files are made
 	root   string // the directory that clients see as "/"
 	tokens bool   // it is ftplockd
@@ -27,44 +27,23 @@ type host struct {
 
 // wish is a lock to acquire on a server.
 type wish struct {
-	Server locksmith.Server
+	Config locksmith.Config
 	Path   string
 	locksmith.Options
 	TryOnce bool
 }
 
 func (h host) lock(name string) wish {
-	w := wish{Server: h.server, Path: h.dir + "/" + name}
-	w.Server.Poll, w.Server.Check = 20*time.Millisecond, 50*time.Millisecond
+	w := wish{Config: h.config, Path: h.dir + "/" + name}
+	w.Config.Poll, w.Config.Check = 20*time.Millisecond, 50*time.Millisecond
 	return w
 }
 
-// held is a lock on a connection of its own, which ends with it.
-type held struct {
-	*locksmith.Lock
-	client *locksmith.Client
-}
-
-func (h *held) Release(ctx context.Context) error {
-	defer h.client.Close()
-	return h.Lock.Release(ctx)
-}
-
-func (w wish) acquire(ctx context.Context) (*held, error) {
-	c, err := locksmith.Dial(ctx, w.Server)
-	if err != nil {
-		return nil, err
-	}
-	take := c.Acquire
+func (w wish) acquire(ctx context.Context) (*locksmith.Lock, error) {
 	if w.TryOnce {
-		take = c.TryAcquire
+		return locksmith.TryAcquire(ctx, w.Config, w.Path, w.Options)
 	}
-	l, err := take(ctx, w.Path, w.Options)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return &held{l, c}, nil
+	return locksmith.Acquire(ctx, w.Config, w.Path, w.Options)
 }
 
 func (h host) disk(name string) string { return filepath.Join(h.root, h.dir, name) }
@@ -86,12 +65,12 @@ func onEach(t *testing.T, run func(t *testing.T, h host)) {
 func ours(t *testing.T, s *server) host {
 	t.Helper()
 	return host{
-		server: locksmith.Server{Address: s.v4, User: account, Password: password, Timeout: 10 * time.Second},
+		config: locksmith.Config{Address: s.v4, User: account, Password: password, Timeout: 10 * time.Second},
 		dir:    "/locks", root: s.root, tokens: true,
 	}
 }
 
-func acquire(t *testing.T, o wish) *held {
+func acquire(t *testing.T, o wish) *locksmith.Lock {
 	t.Helper()
 	l, err := o.acquire(t.Context())
 	if err != nil {
@@ -101,7 +80,7 @@ func acquire(t *testing.T, o wish) *held {
 	return l
 }
 
-func release(t *testing.T, l *held) {
+func release(t *testing.T, l *locksmith.Lock) {
 	t.Helper()
 	if err := l.Release(t.Context()); err != nil {
 		t.Error(err)
@@ -123,6 +102,13 @@ func TestLocksmithOnEachServer(t *testing.T) {
 	})
 }
 
+// stat describes the lock, as a connection of its job.
+func (h host) stat(t *testing.T, l *locksmith.Lock) (locksmith.Status, error) {
+	c := h.config
+	c.JobKey = l.JobKey()
+	return locksmith.Stat(t.Context(), c, l.Path())
+}
+
 func (h host) acquiresAndReleases(t *testing.T) {
 	l := acquire(t, h.lock("a"))
 	if l.Path() != h.dir+"/a" || (l.Token() != 0) != h.tokens || l.Expires().IsZero() == h.tokens {
@@ -131,11 +117,14 @@ func (h host) acquiresAndReleases(t *testing.T) {
 	if _, err := os.Stat(h.disk("a")); err != nil {
 		t.Error(err)
 	}
-	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
+	if i, err := h.stat(t, l); err != nil || !i.Held || h.tokens && (len(i.Holders) != 1 || i.Holders[0].Token != l.Token()) {
 		t.Errorf("held: %+v, %v", i, err)
 	}
-	if i, err := l.client.Info(t.Context(), h.dir+"/b"); err != nil || i.Held {
+	if i, err := locksmith.Stat(t.Context(), h.config, h.dir+"/b"); err != nil || i.Held {
 		t.Errorf("free: %+v, %v", i, err)
+	}
+	if _, err := locksmith.Stat(t.Context(), h.config, "/no/such/lock"); errors.Is(err, locksmith.ErrRefused) != h.tokens {
+		t.Errorf("no lock: %v", err)
 	}
 	once := h.lock("a")
 	once.TryOnce = true
@@ -202,7 +191,7 @@ func (h host) detectsTheLoss(t *testing.T) {
 
 func (h host) releasesNoLockOfAnother(t *testing.T) {
 	o := h.lock("other")
-	o.Server.Check = time.Hour // Release checks the lock first
+	o.Config.Check = time.Hour // Release checks the lock first
 	l := acquire(t, o)
 	past := time.Now().Add(-5 * time.Minute) // vsftpd shows minutes
 	if err := errors.Join(os.Remove(h.disk("other")), os.Mkdir(h.disk("other"), 0o777), os.Chtimes(h.disk("other"), past, past)); err != nil {
@@ -219,25 +208,24 @@ func (h host) releasesNoLockOfAnother(t *testing.T) {
 // RMD of a lock with a file in it is refused. The lock is still held, and can be released later.
 func (h host) keepsALockThatCannotBeReleased(t *testing.T) {
 	l := acquire(t, h.lock("full"))
-	defer l.client.Close()
 	if err := l.Put(t.Context(), l.Path()+"/f", strings.NewReader("x"), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Lock.Release(t.Context()); !errors.Is(err, locksmith.ErrRefused) || errors.Is(err, locksmith.ErrLost) {
+	if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrRefused) || errors.Is(err, locksmith.ErrLost) {
 		t.Errorf("released with %v", err)
 	}
-	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || !i.Held || !i.Holders[0].Mine {
+	if i, err := h.stat(t, l); err != nil || !i.Held || !i.Holders[0].Mine {
 		t.Errorf("%+v, %v", i, err)
 	}
 	if err := os.Remove(filepath.Join(h.disk("full"), "f")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := l.Lock.Release(t.Context()); err != nil {
+		if err := l.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	if i, err := l.client.Info(t.Context(), l.Path()); err != nil || i.Held {
+	if i, err := h.stat(t, l); err != nil || i.Held {
 		t.Errorf("%+v, %v", i, err)
 	}
 }
@@ -271,8 +259,8 @@ func putsAndGets(t *testing.T, h host) {
 		r    io.Reader
 		size int64
 	}{{failing, -1}, {bytes.NewReader(content[:5]), 10}, {bytes.NewReader(content), 10}} {
-		if err := l.Put(t.Context(), name, broken.r, broken.size); err == nil {
-			t.Error("a broken Put succeeded")
+		if err := l.Put(t.Context(), name, broken.r, broken.size); !errors.Is(err, locksmith.ErrTransfer) {
+			t.Errorf("a broken Put: %v", err)
 		}
 		if now, err := os.ReadFile(onDisk); err != nil || !bytes.Equal(now, content) {
 			t.Errorf("after a broken Put there are %d bytes, %v", len(now), err)
@@ -288,7 +276,7 @@ func putsAndGets(t *testing.T, h host) {
 		t.Error(err)
 	}
 	release(t, l)
-	if err := l.Put(t.Context(), name, strings.NewReader("late"), 4); !errors.Is(err, locksmith.ErrLost) {
+	if err := l.Put(t.Context(), name, strings.NewReader("late"), 4); !errors.Is(err, locksmith.ErrReleased) {
 		t.Errorf("a Put after Release: %v", err)
 	}
 }
@@ -302,16 +290,16 @@ func (*failingReader) Read([]byte) (int, error) { return 0, errFailing }
 func TestLocksmithOverTLS(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, h host) {
-		h.server.Config = &tls.Config{InsecureSkipVerify: true}
-		h.server.TLS = locksmith.TLSExplicit
+		h.config.TLSConfig = &tls.Config{InsecureSkipVerify: true}
+		h.config.TLS = locksmith.TLSExplicit
 		putsAndGets(t, h)
 	}
 	t.Run("ftplockd", func(t *testing.T) {
 		t.Parallel()
 		h := ours(t, startServer(t, defaults+tlsTables(t, t.TempDir())+"session_reuse = \"required\"\n"))
 		run(t, h)
-		h.server.TLS, h.server.Config = locksmith.TLSExplicit, nil
-		if _, err := locksmith.Dial(t.Context(), h.server); !errors.Is(err, locksmith.ErrTLS) {
+		h.config.TLS, h.config.TLSConfig = locksmith.TLSExplicit, nil
+		if _, err := locksmith.Stat(t.Context(), h.config, "/a"); !errors.Is(err, locksmith.ErrTLS) {
 			t.Errorf("an unknown certificate: %v", err)
 		}
 	})
@@ -327,6 +315,6 @@ func TestLocksmithOverIPv6(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, defaults)
 	h := ours(t, s)
-	h.server.Address = s.v6
+	h.config.Address = s.v6
 	putsAndGets(t, h)
 }

@@ -220,7 +220,7 @@ func TestNetlockTransferThatIsCutOffChangesNothing(t *testing.T) {
 func TestNetlockOnEachServer(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, h host) {
-		url := fmt.Sprintf("ftp://%s:%s@%s/%%2F%s/a", h.server.User, h.server.Password, h.server.Address, strings.TrimPrefix(h.dir, "/"))
+		url := fmt.Sprintf("ftp://%s:%s@%s/%%2F%s/a", h.config.User, h.config.Password, h.config.Address, strings.TrimPrefix(h.dir, "/"))
 		holder := launch(t, locker(t, url, "URL", "sh", "-c", "echo here $NETLOCK_PATH; read x"))
 		holder.says(t, "here "+h.dir+"/a")
 		if r := finish(t, locker(t, url, "-n", "-E", "9", "URL", "echo", "too early")); r.status != 9 || strings.Contains(r.out, "too early") {

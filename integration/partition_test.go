@@ -216,7 +216,7 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	over := make(chan time.Time, 1)
 	go func() {
 		l, err := wish{
-			Server:  locksmith.Server{Address: p.address(), User: account, Password: password, Timeout: time.Minute, Grace: grace, Check: 100 * time.Millisecond},
+			Config:  locksmith.Config{Address: p.address(), User: account, Password: password, Timeout: time.Minute, Grace: grace, Check: 100 * time.Millisecond},
 			Path:    path,
 			Options: locksmith.Options{Renew: true},
 		}.acquire(ctx)
@@ -331,7 +331,7 @@ func TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge(t *testing.T) {
 		both.Wait()
 		<-t.Context().Done()
 	})
-	w := wish{Server: locksmith.Server{Address: silent.address(), User: account, Password: password, Grace: time.Minute}, Path: "/phone_lock"}
+	w := wish{Config: locksmith.Config{Address: silent.address(), User: account, Password: password, Grace: time.Minute}, Path: "/phone_lock"}
 	l, err := w.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestLocksmithIsDoneInTimeWhenAReloadShortensTheAge(t *testing.T) {
 	other := s.session("other")
 	other.Want(200, "SITE WAIT 60")
 	other.Want(257, "MKD /phone_lock")
-	if l.Valid() {
-		t.Error("the first holder's lock is valid when another client has it")
+	if l.Err() == nil {
+		t.Error("the first holder has the lock when another client has it")
 	}
 }

@@ -59,7 +59,7 @@ func startHost(t *testing.T, name string, secure bool) host {
 	t.Helper()
 	p := startPeer(t, name, secure)
 	return host{
-		server: locksmith.Server{Address: p.Address, User: p.User, Password: p.Password, Timeout: 10 * time.Second},
+		config: locksmith.Config{Address: p.Address, User: p.User, Password: p.Password, Timeout: 10 * time.Second},
 		dir:    "/pub", root: p.Root,
 	}
 }

@@ -5,70 +5,43 @@ import (
 	"errors"
 	"fmt"
 	random "math/rand/v2"
+	"net"
+	"os"
 	"time"
 )
 
-// Acquire acquires the lock of a name, and waits for it until ctx ends. The name is an absolute path, or relative to the directory after login.
-//
-// Errors match the sentinels of this package. An error at the end of ctx also matches the cause of ctx: it is a *[HeldError] if another client
-// holds the lock, or matches [ErrUnreachable]. [ErrUnknown] means that a reply was lost which may have granted the lock. ftplockd undoes such a
-// grant by itself.
-//
-// The lock does not end with ctx: it is held until Release, or until it is lost.
-func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, false)
-}
-
-// TryAcquire is like Acquire, but returns a *[HeldError] at once if another client holds the lock. If a reply is lost, it takes up to the server's
-// Timeout to find out whether the lock was granted.
-func (c *Client) TryAcquire(ctx context.Context, name string, o Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, true)
-}
-
-// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; then its cause is the error of
-// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] as for [Lock.Release].
-func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context, l *Lock) error) (err error) {
-	l, err := c.Acquire(ctx, name, Options{})
-	if err != nil {
-		return err
-	}
-	held, stop := l.within(ctx)
-	defer func() { // also if f panics
-		stop()
-		if rerr := l.Release(ctx); !errors.Is(err, ErrLost) {
-			err = errors.Join(err, rerr)
-		}
-	}()
-	return f(held, l)
-}
-
 const (
-	// One MKD waits at the server for longSlice, or for shortSlice if the connection has other work.
-	longSlice  = 20 * time.Second
-	shortSlice = time.Second
-	// lastReplyTimeout is the wait for the reply to MKD after the end of ctx.
+	// waitAtServer is the time that one MKD waits at the server.
+	waitAtServer = 20 * time.Second
+	// lastReplyTimeout is the wait for the reply to an MKD that does not wait at the server, after the end of ctx.
 	lastReplyTimeout = time.Second
 )
 
 // acquisition is one Acquire.
 type acquisition struct {
-	*Client
+	*endpoint
+	ctx          context.Context // of the caller
 	o            Options
 	name         string
 	once         bool
-	last         error // why there is no lock yet
-	maybeGranted bool  // an MKD may have been granted
+	s            *session // nil before the first connection; it may be broken
+	last         error    // why there is no lock yet
+	maybeGranted bool     // an MKD may have been granted
 }
 
-func (c *Client) acquire(ctx context.Context, name string, o Options, once bool) (*Lock, error) {
+func acquire(ctx context.Context, c Config, name string, o Options, once bool) (*Lock, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: no lock is named", ErrRefused)
 	}
-	a := &acquisition{Client: c, o: o, name: name, once: once}
-	c.uses.Add(1)
-	l, err := a.run(ctx)
+	e, err := c.resolve()
 	if err != nil {
-		c.uses.Add(-1)
+		return nil, err
+	}
+	e.maxAge = o.MaxAge
+	a := &acquisition{endpoint: e, ctx: ctx, o: o, name: name, once: once}
+	l, err := a.run(ctx)
+	if err != nil && a.s != nil {
+		a.s.leave()
 	}
 	return l, err
 }
@@ -77,49 +50,56 @@ func (c *Client) acquire(ctx context.Context, name string, o Options, once bool)
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()
-		l, waits, err := a.try(ctx, wait)
-		held, isHeld := errors.AsType[*HeldError](err)
-		switch {
-		case err == nil && ctx.Err() == nil:
-			return l, nil
-		case err == nil:
-			a.uses.Add(1)
+		l, err := a.try(ctx, wait)
+		if err == nil && ctx.Err() != nil {
 			_ = l.Release(ctx)
-			return nil, a.giveUp(ctx)
-		case isHeld, a.last == nil, !errors.Is(err, ErrUnreachable):
+			return nil, a.giveUp()
+		}
+		if err == nil {
+			return l, nil
+		}
+		_, isHeld := errors.AsType[*HeldError](err)
+		if isHeld || a.last == nil || !errors.Is(err, ErrUnreachable) {
 			a.last = err // report the holder rather than a later failure of the server
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil, a.giveUp(ctx)
-		case isHeld && a.once, !isHeld && !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrUnknown):
+			return nil, a.giveUp()
+		case a.once && (isHeld || !a.maybeGranted), !isHeld && !isPassing(err):
 			return nil, a.withUnknown(err)
-		case isHeld:
-			if a.o.Waiting != nil {
-				a.o.Waiting(held)
-			}
-			if !waits || wait > 0 && time.Since(began) < wait/2 { // otherwise MKD has waited at the server
-				pause(ctx, a.e.Poll)
-			}
-			if wait = 0; waits {
-				if wait = longSlice; a.uses.Load() > 1 {
-					wait = shortSlice
-				}
-			}
-		case a.once && !a.maybeGranted:
-			return nil, a.withUnknown(err)
+		case a.once: // find out whether the server has granted the only try
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, a.Timeout)
+			defer cancel()
+		}
+		if a.o.OnWait != nil {
+			a.o.OnWait(a.withUnknown(err))
+		}
+		queues := isHeld && a.s.can("SITE", "WAIT")
+		switch {
+		case !isHeld:
+			pause(ctx, min(a.Poll, time.Second))
+		case !queues:
+			pause(ctx, a.Poll)
+			wait = 0
 		default:
-			if a.once { // find out whether the server has granted the only try
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, a.e.Timeout)
-				defer cancel()
+			if wait > 0 && time.Since(began) < wait/2 { // MKD has not waited at the server
+				pause(ctx, a.Poll)
 			}
-			pause(ctx, min(a.e.Poll, time.Second))
+			wait = waitAtServer
 		}
 		if ctx.Err() != nil {
-			return nil, a.giveUp(ctx)
+			return nil, a.giveUp()
 		}
 	}
+}
+
+// isPassing reports whether another try may succeed after an error, other than a *HeldError.
+func isPassing(err error) bool {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return false
+	}
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnknown)
 }
 
 // pause waits for a random time around the mean, or until ctx ends.
@@ -132,35 +112,37 @@ func pause(ctx context.Context, mean time.Duration) {
 	}
 }
 
-// errNotHeld is part of the error for a refused MKD of a lock that has no holder.
-var errNotHeld = errors.New("although no client holds it")
+// errNoHolder is part of the error for a refused MKD of a lock that has no holder.
+var errNoHolder = errors.New("although no client holds it")
 
-// try sends MKD, and returns the lock or an error. After a *HeldError, ErrUnreachable or ErrUnknown a later call may succeed. If MKD is
-// refused although no client holds the lock, the lock may have been released meanwhile: try sends MKD again, three times in all, or for three
-// seconds on a server that cannot wait.
-func (a *acquisition) try(ctx context.Context, wait time.Duration) (l *Lock, waits bool, err error) {
-	err = a.use(ctx, func(s *session) error {
-		waits = s.can("SITE", "WAIT")
-		began := time.Now()
-		for tries := 1; ; tries++ {
-			l, err = a.mkdir(ctx, s, wait)
-			if !errors.Is(err, errNotHeld) || ctx.Err() != nil || tries >= 3 && (waits || a.once || time.Since(began) >= 3*time.Second) {
-				return err
-			}
-			pause(ctx, min(a.e.Poll, 100*time.Millisecond))
+// try connects if there is no connection, sends MKD, and returns the lock or an error. If MKD is refused although no client holds the lock, the lock
+// may have been released meanwhile: try sends MKD again, three times in all, or for three seconds on a server that cannot wait.
+func (a *acquisition) try(ctx context.Context, wait time.Duration) (*Lock, error) {
+	if a.s == nil || a.s.broken() != nil {
+		s, err := connect(ctx, a.endpoint)
+		if err != nil {
+			return nil, err
 		}
-	})
-	return l, waits, err
+		a.s = s
+	}
+	queues, began := a.s.can("SITE", "WAIT"), time.Now()
+	for tries := 1; ; tries++ {
+		l, err := a.mkdir(ctx, a.s, wait)
+		if !errors.Is(err, errNoHolder) || ctx.Err() != nil || tries >= 3 && (queues || a.once || time.Since(began) >= 3*time.Second) {
+			return l, err
+		}
+		pause(ctx, min(a.Poll, 100*time.Millisecond))
+	}
 }
 
 // mkdir sends MKD once and then requests the facts of the lock, because the text of a reply is for people. Ftplockd undoes a grant whose reply the
 // client may not have received, so the grant is final when the server has answered that request.
 func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration) (*Lock, error) {
 	replyTimeout := lastReplyTimeout
-	if wait > shortSlice {
+	if wait > 0 {
 		replyTimeout = 0 // when ctx ends, the end of the connection ends the wait
 	}
-	late, stop := endingAfter(ctx, replyTimeout)
+	late, stop := linger(ctx, replyTimeout)
 	defer stop()
 	if err := s.waitFor(late, wait); err != nil {
 		return nil, err
@@ -168,9 +150,9 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	if err := s.broken(); err != nil {
 		return nil, err
 	}
-	s.link.setLimit(s.Timeout + wait)
+	s.control.setLimit(s.Timeout + wait)
 	r, err := s.ask(late, "MKD "+a.name)
-	s.link.setLimit(s.Timeout)
+	s.control.setLimit(s.Timeout)
 	switch {
 	case errors.Is(err, ErrRefused):
 		return nil, err
@@ -181,14 +163,14 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 		a.maybeGranted = true
 		return nil, s.lost(fmt.Errorf("%w: %s", ErrUnknown, r.text()))
 	}
-	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(late), checkTimeout)
+	checkCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(late), checkTimeout, os.ErrDeadlineExceeded)
 	defer cancel()
 	sent := now()
 	if !s.hasFacts() && r.positive() {
 		a.maybeGranted = false
 		return a.take(checkCtx, s, Holder{own: true}, s.abs(a.name), sent)
 	}
-	i, err := s.info(checkCtx, a.name)
+	i, err := s.status(checkCtx, a.name)
 	if err != nil {
 		a.maybeGranted = a.maybeGranted || r.positive()
 		return nil, err
@@ -200,7 +182,7 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 }
 
 // judge returns the result of MKD, by the facts after it.
-func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, sent time.Time) (*Lock, error) {
+func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Status, sent time.Time) (*Lock, error) {
 	own, isOwn := i.ownHold()
 	switch {
 	case r.positive() && isOwn:
@@ -219,24 +201,31 @@ func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Info, se
 		return nil, i.heldError(a.name)
 	}
 	a.maybeGranted = false
-	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNotHeld)
+	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNoHolder)
 }
 
-// take returns the Lock of a grant. If the request was for a shared lock and the server granted it to one holder alone, take releases it.
+// take returns the Lock of a grant. If the grant is not as the options require, take releases it.
 func (a *acquisition) take(ctx context.Context, s *session, h Holder, path string, sent time.Time) (*Lock, error) {
-	l := newLock(a.Client, a.name, a.o)
-	l.path, l.on, l.token = path, s, h.Token
+	l := newLock(a.endpoint, s, a.name, a.o)
+	l.path = path
 	l.confirmed(h, sent)
-	if a.o.Shared && !h.Shared {
+	unfit := ""
+	if shortest := l.lease.shortest(); a.o.Shared && !h.Shared {
+		unfit = "the request was for a shared lock, but the server grants it to one holder alone"
+	} else if a.o.Margin > 0 && shortest <= 2*a.o.Margin {
+		unfit = fmt.Sprintf("the lock can end after %s, which is too short for a margin of %s", shortest, a.o.Margin)
+	}
+	if unfit != "" {
 		r, err := s.ask(ctx, "RMD "+a.name)
 		a.maybeGranted = err != nil || !r.positive()
-		l.end(errReleased)
-		return nil, fmt.Errorf("%w: %s: the request was for a shared lock, but the server grants it to one holder alone", ErrRefused, path)
+		l.end(ErrReleased)
+		return nil, fmt.Errorf("%w: %s: %s", ErrRefused, path, unfit)
 	}
 	if h.Token == 0 {
 		l.directory, _ = s.describe(ctx, a.name, "") // keep connects again if this loses the connection
 	}
 	l.start()
+	a.s = nil
 	return l, nil
 }
 
@@ -248,11 +237,16 @@ func (a *acquisition) withUnknown(err error) error {
 	return fmt.Errorf("%w (%w: the reply to MKD was lost)", err, ErrUnknown)
 }
 
-// giveUp returns the error of an acquisition whose ctx has ended.
-func (a *acquisition) giveUp(ctx context.Context) error {
-	cause := context.Cause(ctx)
-	if errors.Is(cause, context.DeadlineExceeded) && a.last != nil {
-		cause = &causedError{a.last, []error{cause}}
+// giveUp returns the error of an acquisition whose time is over. Its text is the state of the lock, if that is known, or the cause of the caller.
+func (a *acquisition) giveUp() error {
+	var err error
+	switch cause := context.Cause(a.ctx); {
+	case cause == nil: // TryAcquire could not find out whether it has the lock
+		err = a.last
+	case errors.Is(cause, context.DeadlineExceeded) && a.last != nil:
+		err = withEnd(a.ctx, a.last)
+	default:
+		err = ended(a.ctx)
 	}
-	return a.withUnknown(cause)
+	return a.withUnknown(err)
 }

@@ -36,7 +36,7 @@ func TestDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, []string{asLocks() + c.script}, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Server.Check = time.Second
+				o.Config.Check = time.Second
 				err := do(t.Context(), o, c.f)
 				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
 					t.Error(err)
@@ -54,14 +54,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// do is Client.Do on a connection of its own.
 func do(ctx context.Context, w wish, f func(context.Context) error) error {
-	c, err := Dial(ctx, w.Server)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Do(ctx, w.Path, func(ctx context.Context, _ *Lock) error { return f(ctx) })
+	return Do(ctx, w.Config, w.Path, w.Options, func(ctx context.Context, _ *Lock) error { return f(ctx) })
 }
 
 func TestAnAcquireIs(t *testing.T) {
@@ -161,10 +155,10 @@ func TestAnAcquireIs(t *testing.T) {
 			want:    ErrLogin, says: "login refused: me at 10.0.0.1:21: the server replied 530 never",
 		},
 		"a server that does not answer the login": {
-			scripts: []string{"< 220 ready\n> USER me\nhang"}, want: ErrUnreachable, took: 30 * time.Second,
+			scripts: []string{"< 220 ready\n> USER me\nhang"}, once: true, want: ErrUnreachable, took: 30 * time.Second,
 		},
 		"a server without FTP": {
-			scripts: []string{"< HTTP/1.1 400 Bad Request\n"}, want: ErrUnreachable,
+			scripts: []string{"< HTTP/1.1 400 Bad Request\n"}, once: true, want: ErrUnreachable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,9 +177,9 @@ func TestAnAcquireIs(t *testing.T) {
 					ctx = limited
 				}
 				if c.timeout > 0 {
-					o.Server.Timeout = c.timeout
+					o.Config.Timeout = c.timeout
 				}
-				l, err := acquire(ctx, o)
+				l, err := o.acquire(ctx)
 				if took := time.Since(began); c.took > 0 && took > c.took {
 					t.Errorf("it took %v", took)
 				}

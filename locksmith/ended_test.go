@@ -10,9 +10,9 @@ import (
 func TestContextOfAnEndedLockHasEnded(t *testing.T) {
 	for range 1000 {
 		life, end := context.WithCancelCause(t.Context())
-		end(errReleased)
+		end(ErrReleased)
 		held, stop := (&Lock{life: life}).within(t.Context())
-		if held.Err() == nil || !errors.Is(context.Cause(held), ErrLost) {
+		if held.Err() == nil || !errors.Is(context.Cause(held), ErrReleased) {
 			t.Fatalf("got %v", context.Cause(held))
 		}
 		stop()

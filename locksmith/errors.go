@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Each error of this package matches one of these, or the cause of the context that ended.
+// Each error of this package matches one of these. An error at the end of a context also matches the error and the cause of that context.
 var (
 	// ErrHeld: another client holds the lock. The error is a *HeldError.
 	ErrHeld = errors.New("held by another client")
-	// ErrRefused: the server refuses the lock for good: there is no such directory, no permission, or a limit of the session.
+	// ErrRefused: the server refuses the request for good: there is no such directory, no permission, or a limit of the session.
 	ErrRefused = errors.New("refused")
 	// ErrLogin: the account or the password is wrong.
 	ErrLogin = errors.New("login refused")
@@ -25,10 +25,15 @@ var (
 	ErrUnreachable = errors.New("the server cannot be reached")
 	// ErrTLS: the certificate is not trusted, or the server has no TLS.
 	ErrTLS = errors.New("TLS failed")
-	// ErrLost: the lock was taken away, its lease has ended, its directory is gone, or its Client was closed.
+	// ErrLost: the lock was taken away, its lease has ended, or its directory is gone.
 	ErrLost = errors.New("the lock was lost")
+	// ErrReleased: the lock was released before.
+	ErrReleased = errors.New("the lock was released")
 	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may be held until its age ends; or the server cannot check the lock at the moment.
 	ErrUnknown = errors.New("the lock's state is not known")
+	// ErrTransfer: a transfer failed although the server permits it: the source or the destination failed, the file has another size than
+	// announced, or the server replied that it cannot do it now (4xx).
+	ErrTransfer = errors.New("the transfer failed")
 )
 
 // HeldError describes the holder of a lock that was refused. It matches ErrHeld.
@@ -64,6 +69,19 @@ type causedError struct {
 }
 
 func (e *causedError) Unwrap() []error { return append([]error{e.error}, e.causes...) }
+
+// ended returns the error of a context that has ended: its cause, which also matches context.Canceled or context.DeadlineExceeded.
+func ended(ctx context.Context) error {
+	return &causedError{context.Cause(ctx), []error{ctx.Err()}}
+}
+
+// withEnd returns an error that also matches those of ctx, if ctx has ended.
+func withEnd(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return &causedError{err, []error{ended(ctx)}}
+}
 
 // plain returns the text of an error on one line, without the addresses that package net adds.
 func plain(err error) string {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,12 +15,19 @@ import (
 )
 
 // pretend is a server for the examples: it has one account and one lock.
-type pretend struct{ held atomic.Bool }
+type pretend struct {
+	held atomic.Bool
+	data atomic.Pointer[net.Conn] // our end of the data connection
+}
 
 // dial is locksmith.Server.DialContext.
-func (p *pretend) dial(context.Context, string, string) (net.Conn, error) {
+func (p *pretend) dial(_ context.Context, _, address string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	go p.serve(ours)
+	if strings.HasSuffix(address, ":2000") {
+		p.data.Store(&ours)
+	} else {
+		go p.serve(ours)
+	}
 	return theirs, nil
 }
 
@@ -30,11 +37,11 @@ func (p *pretend) serve(c net.Conn) {
 	mine := "no"
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		answer := "200 ok"
-		switch verb, _, _ := strings.Cut(lines.Text(), " "); {
+		switch verb, param, _ := strings.Cut(lines.Text(), " "); {
 		case verb == "USER":
 			answer = "230 in"
 		case verb == "FEAT":
-			answer = "211-Features:\r\n SITE LOCK FACTS type;token;\r\n211 End"
+			answer = "211-Features:\r\n SITE LOCK FACTS type;token;\r\n STOR STAGED\r\n211 End"
 		case verb == "PWD":
 			answer = `257 "/"`
 		case verb == "MKD" && p.held.CompareAndSwap(false, true):
@@ -45,6 +52,13 @@ func (p *pretend) serve(c net.Conn) {
 			answer = "211-Lock /phone_lock\r\n type=lock;token=42;account=phoneacc;address=10.0.0.5;held=12.000;left=86388.000;age=86400.000;mine=" + mine + ";mkd=later; /phone_lock\r\n211 End"
 		case strings.HasPrefix(lines.Text(), "SITE LOCK INFO"):
 			answer = "550 /phone_lock: not held"
+		case verb == "EPSV":
+			answer = "229 here (|||2000|)"
+		case verb == "STOR":
+			fmt.Fprint(c, "150 go\r\n")
+			io.Copy(io.Discard, *p.data.Load())
+			fmt.Println("stored", param)
+			answer = "226 done"
 		case verb == "RMD":
 			p.held.Store(false)
 		case verb == "QUIT":
@@ -55,63 +69,63 @@ func (p *pretend) serve(c net.Conn) {
 	}
 }
 
-var server = locksmith.Server{Address: "ftp.example.com", User: "phoneacc", Password: "secret", DialContext: new(pretend).dial}
+var config = locksmith.Config{Address: "ftp.example.com", User: "phoneacc", Password: "secret", DialContext: new(pretend).dial}
 
-// Do waits for the lock at most until its context ends, and releases it after the function.
-func ExampleClient_Do() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// A nightly job: it waits for the lock at most an hour, works, and fails if the lock was lost meanwhile.
+func ExampleDo() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	client, err := locksmith.Dial(ctx, server)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	err = client.Do(ctx, "/phone_lock", func(ctx context.Context, lock *locksmith.Lock) error {
-		fmt.Println("token", lock.Token(), "- ctx ends before another client can have the lock")
-		return nil
+	err := locksmith.Do(ctx, config, "/phone_lock", locksmith.Options{}, func(ctx context.Context, lock *locksmith.Lock) error {
+		// ctx ends before another client can have the lock.
+		return lock.Put(ctx, "/phone.tsv", strings.NewReader("alice\t12345\n"), -1)
 	})
 	fmt.Println(err)
 	// Output:
-	// token 42 - ctx ends before another client can have the lock
+	// stored /phone.tsv
 	// <nil>
 }
 
-// A client may hold several locks over its one connection.
-func ExampleClient_TryAcquire() {
-	ctx := context.Background()
-	client, err := locksmith.Dial(ctx, server)
-	if err != nil {
-		fmt.Println(err)
-		return
+// A long-running service: it works while it holds the lock. When it has lost the lock, it acquires it again.
+func ExampleAcquire() {
+	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext in a program
+	options := locksmith.Options{Renew: true, OnWait: func(err error) { fmt.Println("waiting:", err) }}
+	work := func(ctx context.Context, token uint64) {
+		fmt.Println("working with token", token)
+		stop()
+		<-ctx.Done()
 	}
-	defer client.Close()
-	lock, err := client.Acquire(ctx, "/phone_lock", locksmith.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
+	for ctx.Err() == nil {
+		lock, err := locksmith.Acquire(ctx, config, "/phone_lock", options)
+		if err != nil {
+			fmt.Println(err) // the service was stopped, or its configuration is wrong
+			return
+		}
+		held, cancel := context.WithCancel(lock.Context())
+		context.AfterFunc(ctx, cancel)
+		work(held, lock.Token())
+		cancel()
+		fmt.Println("released:", lock.Release(ctx))
 	}
-	fmt.Println(lock.Path(), lock.Token(), lock.Valid())
-
-	_, err = client.TryAcquire(ctx, "/phone_lock", locksmith.Options{})
-	fmt.Println(errors.Is(err, locksmith.ErrHeld), err)
-
-	fmt.Println(lock.Release(ctx), lock.Valid())
 	// Output:
-	// /phone_lock 42 true
-	// true /phone_lock: held by phoneacc@10.0.0.5 for 12s
-	// <nil> false
+	// working with token 42
+	// released: <nil>
 }
 
-// Put and Get transfer files under the lock. The context ends with the lock, and so does the transfer.
-func ExampleLock_Put() {
-	replace := func(ctx context.Context, lock *locksmith.Lock) error {
-		f, err := os.Open("phone.tsv")
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return lock.Put(ctx, "/phone.tsv", f, -1)
+// TryAcquire does not wait.
+func ExampleTryAcquire() {
+	ctx := context.Background()
+	lock, err := locksmith.TryAcquire(ctx, config, "/phone_lock", locksmith.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	_ = replace
+	_, err = locksmith.TryAcquire(ctx, config, "/phone_lock", locksmith.Options{})
+	fmt.Println(errors.Is(err, locksmith.ErrHeld), err)
+	status, err := locksmith.Stat(ctx, config, "/phone_lock")
+	fmt.Println(status.Holders[0].Token, err)
+	fmt.Println(lock.Release(ctx), lock.Context().Err())
+	// Output:
+	// true /phone_lock: held by phoneacc@10.0.0.5 for 12s
+	// 42 <nil>
+	// <nil> context canceled
 }

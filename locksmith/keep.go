@@ -8,13 +8,9 @@ import (
 	"time"
 )
 
-// unreachableLimit is the time after which a lock without a lease is lost if the server cannot be reached.
-const unreachableLimit = time.Minute
-
-// keep checks the lock until it ends.
+// keep checks the lock until it ends. A check that fails is repeated at once, and then ever more slowly.
 func (l *Lock) keep(every time.Duration) {
-	wait := every
-	var failingSince time.Time // the first failure since the last answer
+	wait, failing := every, false
 	for {
 		t := time.NewTimer(wait)
 		select {
@@ -24,17 +20,13 @@ func (l *Lock) keep(every time.Duration) {
 		if t.Stop(); l.life.Err() != nil {
 			return
 		}
-		err := l.checkOrRenew(every)
-		switch {
+		switch err := l.checkOrRenew(every); {
 		case err == nil:
-			wait, failingSince = every, time.Time{}
-		case failingSince.IsZero():
-			wait, failingSince = 0, time.Now()
+			wait, failing = every, false
+		case !failing:
+			wait, failing = 0, true
 		default:
 			wait = min(max(2*wait, 100*time.Millisecond), time.Second)
-			if leased := !l.Expires().IsZero(); time.Since(failingSince) > unreachableLimit && !leased {
-				l.end(fmt.Errorf("%w: %s: the server cannot be reached: %w", ErrUnknown, l.path, err))
-			}
 		}
 	}
 }
@@ -43,7 +35,7 @@ func (l *Lock) keep(every time.Duration) {
 func (l *Lock) checkContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), checkTimeout, os.ErrDeadlineExceeded)
 	stop := context.AfterFunc(l.life, func() {
-		if l.Err() != nil {
+		if !errors.Is(context.Cause(l.life), ErrReleased) {
 			cancel()
 		}
 	})
@@ -59,11 +51,8 @@ func (l *Lock) checkOrRenew(every time.Duration) error {
 	ctx, cancel := l.checkContext()
 	defer cancel()
 	return l.use(ctx, func(s *session) error {
-		if l.life.Err() != nil {
-			return nil
-		}
 		l.mu.Lock()
-		silent := now().Sub(l.lease.start)
+		silent := now().Sub(l.lease.asOf)
 		due := l.o.Renew && l.lease.age > 0 && now().Sub(l.renewed)+every > l.lease.age/2 // before half of it is over
 		l.mu.Unlock()
 		var err error
@@ -91,24 +80,24 @@ func (l *Lock) check(ctx context.Context, s *session) error {
 	if held, err := l.confirm(ctx, s); held || err != nil {
 		return err
 	}
-	if l.inherited {
+	if l.joined {
 		return fmt.Errorf("%w: %s: the job does not hold it", ErrLost, l.path)
 	}
 	return l.renew(ctx, s) // the reply has the reason of the loss
 }
 
-// confirm requests the facts of the lock, and reports whether they contain the hold. The token of an inherited lock grows when its holder connects
+// confirm requests the facts of the lock, and reports whether they contain the hold. The token of a joined lock grows when its holder connects
 // again.
 func (l *Lock) confirm(ctx context.Context, s *session) (bool, error) {
 	sent := now()
-	i, err := s.info(ctx, l.name)
+	i, err := s.status(ctx, l.name)
 	if err != nil {
 		return false, err
 	}
 	h, ok := i.find(func(h Holder) bool {
-		return h.own && h.Token == l.Token() || l.inherited && h.Mine && h.Token >= l.Token()
+		return h.own && h.Token == l.Token() || l.joined && h.Mine && h.Token >= l.Token()
 	})
-	if l.inherited {
+	if l.joined {
 		h.grace = 0 // it counts for the holder's connection
 	}
 	if ok {
@@ -164,16 +153,16 @@ func (l *Lock) checkDirectory(ctx context.Context, s *session) error {
 	return nil
 }
 
-// resume adopts the lock on a new connection: MKD with the same nonce adopts the hold under a new token. No other client held the lock in between if
+// resume adopts the lock on a new connection: MKD with the same JobKey adopts the hold under a new token. No other client held the lock in between if
 // the facts before MKD contain the old hold, and those after it contain the hold that was adopted from it.
 func (l *Lock) resume(ctx context.Context, s *session) error {
-	if l.inherited || !s.hasFacts() {
+	if l.joined || !s.hasFacts() {
 		if l.Token() != 0 && !s.hasFacts() {
 			return s.lost(s.fail("the server does not send the facts of locks any more", nil))
 		}
 		return l.check(ctx, s)
 	}
-	before, err := s.info(ctx, l.name)
+	before, err := s.status(ctx, l.name)
 	if err != nil {
 		return err
 	}
@@ -193,7 +182,7 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		return s.lost(s.fail("the server replied "+r.String(), nil))
 	}
 	sent := now()
-	after, err := s.info(ctx, l.name)
+	after, err := s.status(ctx, l.name)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestALockIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Server.Check = 0
+				o.Config.Check = 0
 				l := mustAcquire(t, o)
 				began := time.Now()
 				<-l.Context().Done()
@@ -136,30 +136,30 @@ func TestALockIsKept(t *testing.T) {
 		"after a disconnect and a lost reply to the adoption": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\ndrop",
 				asLocks() + strings.Replace(adopt("/a", "50", "51"), "mine=job;", "mine=job;adopted=42;", 1) + sendRMD},
-			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
+			change: func(o *wish) { o.Config.Check = time.Second }, after: 1900 * time.Millisecond, token: 51,
 		},
 		"after a disconnect and a transient refusal of the adoption": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asLocks() + info("/a", "42", "mine=job;") + "> MKD /a\n< 451 /a: not now\nhang",
 				asLocks() + adopt("/a", "42", "43") + sendRMD},
-			change: func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
+			change: func(o *wish) { o.Config.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
 		},
 		"when a new connection reaches a server without facts first": {
 			scripts: []string{asLocks() + grant42 + "> SITE LOCK INFO /a\ndrop", asOthers() + "hang", asLocks() + adopt("/a", "42", "43") + sendRMD},
-			change:  func(o *wish) { o.Server.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
+			change:  func(o *wish) { o.Config.Check = time.Second }, after: 1900 * time.Millisecond, token: 43,
 		},
 		"while the server cannot confirm it for some seconds": {
 			scripts: []string{asLocks() + grant42 + ask42 + notNow + notNow + ask42 + notNow + ask42 + sendRMD},
-			change:  func(o *wish) { o.Server.Check = time.Second }, after: 6*time.Second + 500*time.Millisecond, token: 42,
+			change:  func(o *wish) { o.Config.Check = time.Second }, after: 6*time.Second + 500*time.Millisecond, token: 42,
 		},
 		"on a new connection when the server could not confirm it for five seconds": {
 			scripts: []string{asLocks() + grant42 + strings.Repeat(notNow, 5),
 				asLocks() + adopt("/a", "42", "43") + sendRMD},
-			change: func(o *wish) { o.Server.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
+			change: func(o *wish) { o.Config.Check = time.Second }, after: 5*time.Second + 500*time.Millisecond, token: 43,
 		},
 		"while the server cannot renew it": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + "> SITE LOCK RENEW /a\n< 451 /a: not now: etcd does not answer; nothing was changed, try again\n",
 				asLocks() + adopt("/a", "42", "43") + sendRMD},
-			change: func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
+			change: func(o *wish) { o.Config.Check, o.Renew = time.Minute, true }, after: 3*time.Minute + 10*time.Second, token: 43,
 		},
 		"after a disconnect, by its directory": {
 			scripts: []string{asOthers() + asked + "> MDTM /a\ndrop", asOthers() + same + same + sendRMD}, after: 9 * time.Second,
@@ -171,13 +171,13 @@ func TestALockIsKept(t *testing.T) {
 		},
 		"by a renewal when half of its age is over": {
 			scripts: []string{asLocks() + grant42 + ask42 + ask42 + renew + ask42 + ask42 + ask42 + sendRMD},
-			change:  func(o *wish) { o.Server.Check, o.Renew = time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
+			change:  func(o *wish) { o.Config.Check, o.Renew = time.Minute, true }, after: 5*time.Minute + time.Second, token: 42,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
-				o.Server.Check = 0
+				o.Config.Check = 0
 				if c.change != nil {
 					c.change(&o)
 				}
@@ -263,7 +263,7 @@ func TestRelease(t *testing.T) {
 			inBubble(t, c.scripts, func(t *testing.T, s *scripted) {
 				o := s.options()
 				if c.asked {
-					o.Server.Check = time.Second
+					o.Config.Check = time.Second
 				}
 				l := mustAcquire(t, o)
 				began := time.Now()
@@ -294,10 +294,10 @@ func TestRelease(t *testing.T) {
 func TestServersWithoutFacts(t *testing.T) {
 	inBubble(t, []string{asOthers() + asked + same + sendRMD}, func(t *testing.T, s *scripted) {
 		l := mustAcquire(t, s.options())
-		if l.Token() != 0 || l.Nonce() != "" || !l.Expires().IsZero() {
-			t.Errorf("token %d, nonce %q, expires %v", l.Token(), l.Nonce(), l.Expires())
+		if l.Token() != 0 || l.JobKey() != "" || !l.Expires().IsZero() {
+			t.Errorf("token %d, nonce %q, expires %v", l.Token(), l.JobKey(), l.Expires())
 		}
-		if _, err := l.c.Acquire(t.Context(), "", Options{}); !errors.Is(err, ErrRefused) {
+		if _, err := Acquire(t.Context(), s.options().Config, "", Options{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("a lock without a name: %v", err)
 		}
 		if err := l.Release(t.Context()); err != nil {

@@ -5,14 +5,18 @@ import (
 	"time"
 )
 
+// unreachableLimit is the time without an answer after which a lock without a time limit ends.
+const unreachableLimit = time.Minute
+
 // A lease ends before the server can grant the lock to another client, even if the network loses all packets. It counts from before the last
 // request that the server answered, so it never ends later than on the server.
 type lease struct {
-	start time.Time     // before the request was sent
-	left  time.Duration // of the lock at that time; 0: unknown, or the lock does not end
-	grace time.Duration // from the end of the connection to the end of the lock; 0: no limit
-	age   time.Duration // from the grant or a renewal to the end of the lock; 0: no limit
-	idle  time.Duration // from the last command to the end of the lock; 0: no limit
+	asOf   time.Time     // before the request was sent
+	left   time.Duration // of the lock at that time; 0: unknown, or the lock does not end
+	grace  time.Duration // from the end of the connection to the end of the lock; 0: no limit
+	age    time.Duration // from the grant or a renewal to the end of the lock; 0: no limit
+	idle   time.Duration // from the last command to the end of the lock; 0: no limit
+	margin time.Duration // from the end of the lock's context to the end of the lease; 0: two seconds, or a fifth of the shortest limit
 }
 
 // end returns when the server may grant the lock to another client; zero: never.
@@ -24,20 +28,26 @@ func (l lease) end() time.Time {
 	if end == 0 {
 		return time.Time{}
 	}
-	return l.start.Add(end)
+	return l.asOf.Add(end)
 }
 
-// until returns when the lock's context ends; zero: never.
+// until returns when the lock's context ends.
 func (l lease) until() time.Time {
 	end := l.end()
-	if end.IsZero() {
-		return end
+	switch {
+	case end.IsZero():
+		return l.asOf.Add(unreachableLimit)
+	case l.margin > 0:
+		return end.Add(-l.margin)
 	}
-	return end.Add(-min(2*time.Second, l.shortest()/5)) // the margin is for work under the lock to stop
+	return end.Add(-min(2*time.Second, l.shortest()/5))
 }
 
-// shortest returns the shortest limit; an hour if there is none.
+// shortest returns the shortest limit, or an hour. A lock without an end is lost if the server is away for the unreachableLimit.
 func (l lease) shortest() time.Duration {
+	if l.end().IsZero() {
+		return unreachableLimit
+	}
 	shortest := time.Hour
 	for _, d := range []time.Duration{l.age, l.idle, l.grace} {
 		if d > 0 {
@@ -47,12 +57,16 @@ func (l lease) shortest() time.Duration {
 	return shortest
 }
 
-// reason describes why the lease has ended.
-func (l lease) reason(at time.Time) string {
-	if silent := at.Sub(l.start); l.grace > 0 && l.end().Equal(l.start.Add(l.grace)) || l.left == l.idle {
-		return fmt.Sprintf("no answer from the server for %s: it may have ended the lock", silent.Round(time.Second))
+// expired returns the error of a lock whose lease has ended.
+func (l lease) expired(path string, at time.Time) error {
+	silent := at.Sub(l.asOf).Round(time.Second)
+	switch {
+	case l.end().IsZero():
+		return fmt.Errorf("%w: %s: no answer from the server for %s", ErrUnknown, path, silent)
+	case l.grace > 0 && l.end().Equal(l.asOf.Add(l.grace)) || l.left == l.idle:
+		return fmt.Errorf("%w: %s: no answer from the server for %s: it may have ended the lock", ErrLost, path, silent)
 	}
-	return fmt.Sprintf("its age of %s is over", l.age)
+	return fmt.Errorf("%w: %s: its age of %s is over", ErrLost, path, l.age)
 }
 
 // now returns the time of the leases. On Linux it includes the time in which the machine was suspended.

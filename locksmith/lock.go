@@ -8,25 +8,29 @@ import (
 	"time"
 )
 
-// A Lock is a lock that is held. Its methods may be called by several goroutines at once.
+// A Lock is a lock that is held, with its connection. Its methods may be called by several goroutines at once.
 //
-// A goroutine checks the lock: it requests the facts of the lock from the server, and adopts the lock on a new connection.
+// A goroutine checks the lock: it requests the facts of the lock from the server, and adopts the lock on a new connection. Release ends it.
 type Lock struct {
-	c         *Client
-	o         Options
-	path      string
-	name      string // the argument of Acquire
-	inherited bool
-	life      context.Context // ends with the lock; its cause is the reason
-	end       context.CancelCauseFunc
-	keeping   sync.WaitGroup
+	e      *endpoint
+	o      Options
+	path   string
+	name   string // the argument of Acquire
+	joined bool
+	lacks  Unsupported
+
+	life    context.Context // ends with the lock; its cause is the reason
+	end     context.CancelCauseFunc
+	keeping sync.WaitGroup
 
 	ending sync.Mutex // held by Release
 	ended  bool       // the lock is not held any more, or that is not known
 	result error      // of Release
 
-	on        *session  // the connection of the hold; for the goroutine that has the turn
-	directory directory // of the directory, on a server without facts; for the goroutine that has the turn
+	turn      chan struct{} // holds a value while a goroutine uses the connection
+	s         *session      // for the goroutine that has the turn; it may be broken
+	holds     bool          // s is the connection of the hold; for the goroutine that has the turn
+	directory directory     // on a server without facts; for the goroutine that has the turn
 
 	mu      sync.Mutex
 	token   uint64
@@ -35,17 +39,16 @@ type Lock struct {
 	timer   *time.Timer // ends the lock with its lease
 }
 
-var errReleased = fmt.Errorf("%w: it was released", ErrLost)
-
-func newLock(c *Client, name string, o Options) *Lock {
-	l := &Lock{c: c, o: o, path: name, name: name, renewed: now()}
-	l.life, l.end = context.WithCancelCause(c.life)
+func newLock(e *endpoint, s *session, name string, o Options) *Lock {
+	l := &Lock{e: e, o: o, path: name, name: name, lacks: s.lacks(), turn: make(chan struct{}, 1), s: s, holds: true, renewed: now()}
+	l.life, l.end = context.WithCancelCause(context.Background())
 	return l
 }
 
+// start starts the goroutine that checks the lock.
 func (l *Lock) start() {
 	l.mu.Lock()
-	every := l.c.e.Check
+	every := l.e.Check
 	if every <= 0 {
 		if every = time.Second; l.token == 0 {
 			every = 5 * time.Second
@@ -58,28 +61,35 @@ func (l *Lock) start() {
 
 // watch ends the lock with its lease. It runs once a second at least, because timers do not count the time in which the machine was suspended.
 func (l *Lock) watch() {
+	if err := l.extendTimer(); err != nil {
+		l.end(err)
+	}
+}
+
+// extendTimer sets the timer to the end of the lease, or returns the error of a lease that has ended.
+func (l *Lock) extendTimer() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until, at := l.lease.until(), now()
+	at := now()
+	left := l.lease.until().Sub(at)
 	switch {
-	case l.life.Err() != nil || until.IsZero():
-	case at.Before(until):
-		d := min(until.Sub(at), time.Second)
-		if l.timer == nil {
-			l.timer = time.AfterFunc(d, l.watch)
-		} else {
-			l.timer.Reset(d)
-		}
+	case l.life.Err() != nil:
+		return nil
+	case left <= 0:
+		return l.lease.expired(l.path, at)
+	case l.timer == nil:
+		l.timer = time.AfterFunc(min(left, time.Second), l.watch)
 	default:
-		l.end(fmt.Errorf("%w: %s: %s", ErrLost, l.path, l.lease.reason(at)))
+		l.timer.Reset(min(left, time.Second))
 	}
+	return nil
 }
 
 // confirmed extends the lease by a reply that contains the hold. sent is the time before the request.
 func (l *Lock) confirmed(h Holder, sent time.Time) {
 	l.mu.Lock()
 	l.token, l.lease = h.Token, h.lease
-	l.lease.start = sent
+	l.lease.asOf, l.lease.margin = sent, l.o.Margin
 	l.mu.Unlock()
 	l.watch()
 }
@@ -87,13 +97,16 @@ func (l *Lock) confirmed(h Holder, sent time.Time) {
 // Path returns the lock's name on the server.
 func (l *Lock) Path() string { return l.path }
 
-// Nonce returns the word that identifies the job, see [Server]. On ftplockd, another connection of the account that
+// Unsupported returns the features that the server of the lock does not have.
+func (l *Lock) Unsupported() Unsupported { return l.lacks }
+
+// JobKey returns the word that identifies the job, see [Config]. On ftplockd, another connection of the account that
 // sends SITE LOCK AS with it may change the files that the lock protects. It returns "" on other servers.
-func (l *Lock) Nonce() string {
+func (l *Lock) JobKey() string {
 	if l.Token() == 0 {
 		return ""
 	}
-	return l.c.e.Nonce
+	return l.e.JobKey
 }
 
 // Token returns the fencing token; 0 on a server without tokens. It grows when the lock is adopted after a disconnect.
@@ -104,7 +117,7 @@ func (l *Lock) Token() uint64 {
 }
 
 // Expires returns the time when the server may grant the lock to another client if it receives no more commands from this one; zero if that
-// time is unknown or never comes. Each answer of the server moves it. Context ends up to two seconds earlier.
+// time is unknown or never comes. Each answer of the server moves it. Context ends earlier by the margin.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,18 +129,14 @@ func (l *Lock) Expires() time.Time {
 }
 
 // Context ends when the lock is lost or released, always before the server can grant the lock to another client (the package documentation
-// has the exceptions). Its cause matches [ErrLost] or [ErrUnknown].
+// has the exceptions). Its cause matches [ErrLost], [ErrUnknown] or [ErrReleased].
 func (l *Lock) Context() context.Context { return l.life }
 
-// Valid reports whether the lock is held now. It reads the clock and does not wait for the server.
-func (l *Lock) Valid() bool {
-	l.watch()
-	return l.life.Err() == nil
-}
-
-// Err returns the cause of the end of Context; nil before the end, and after Release.
+// Err returns nil while the lock is held, and after Release; else the cause of the end of Context. It reads the clock and does not wait for the
+// server.
 func (l *Lock) Err() error {
-	if err := context.Cause(l.life); err != errReleased {
+	l.watch()
+	if err := context.Cause(l.life); !errors.Is(err, ErrReleased) {
 		return err
 	}
 	return nil
@@ -146,30 +155,87 @@ func (l *Lock) within(ctx context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// use calls do with the connection. On a new connection it adopts the lock first. ErrLost ends the lock.
+// takeTurn waits for the connection. The caller returns it with <-l.turn.
+func (l *Lock) takeTurn(ctx context.Context) error {
+	if ctx.Err() != nil { // select would choose at random, and a command would end the connection
+		return ended(ctx)
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
+
+// use calls do with the connection, unless the lock has ended.
 func (l *Lock) use(ctx context.Context, do func(*session) error) error {
-	err := l.c.use(ctx, func(s *session) error {
-		if s != l.on {
-			if err := l.resume(ctx, s); err != nil {
-				return err
-			}
-			l.on = s
+	if err := l.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-l.turn }()
+	if l.life.Err() != nil {
+		return context.Cause(l.life)
+	}
+	return l.useInTurn(ctx, do)
+}
+
+// useInTurn calls do with the connection. If the connection was lost, it connects again and adopts the lock first. ErrLost ends the lock.
+func (l *Lock) useInTurn(ctx context.Context, do func(*session) error) error {
+	if l.s.broken() != nil {
+		s, err := connect(ctx, l.e)
+		if err != nil {
+			return err
 		}
-		return do(s)
-	})
+		l.s.drop()
+		l.s, l.holds = s, false
+	}
+	var err error
+	if !l.holds {
+		err = l.resume(ctx, l.s)
+		l.holds = err == nil
+	}
+	if err == nil {
+		err = do(l.s)
+	}
 	if errors.Is(err, ErrLost) {
 		l.end(err)
 	}
 	return err
 }
 
-// Release releases the lock and aborts its transfers. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
+// Renew gives the lock a full age now (SITE LOCK RENEW). The error matches [ErrLost] if the lock is not held any more, and is [Unsupported] on a
+// server whose locks have no age.
+func (l *Lock) Renew(ctx context.Context) error {
+	if l.lacks.Has(FeatureMaxAge) {
+		return Unsupported{FeatureMaxAge}
+	}
+	held, stop := l.within(ctx)
+	defer stop()
+	err := l.use(held, func(s *session) error { return l.renew(held, s) })
+	return l.endedError(ctx, err)
+}
+
+// endedError returns the reason if an operation failed because ctx or the lock has ended.
+func (l *Lock) endedError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ended(ctx)
+	case l.life.Err() != nil:
+		return context.Cause(l.life)
+	}
+	return err
+}
+
+// Release releases the lock, aborts its transfers, and closes the connection. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
 // may still be held. A further call returns the same result.
 //
-// The error is [ErrRefused] if the lock is still held, because there are files in it, or locks below it. Nothing checks or renews it any more. Call
-// Release again after their end; otherwise the lock ends after the connection of the Client, or by its age.
+// The error is [ErrRefused] if the lock is still held, because there are files in it, or locks below it. Nothing checks or renews it any more, and it
+// ends after its connection, or by its age. Release may be called again before that.
 //
-// It returns after the server's Timeout at the latest, and a few seconds after the end of ctx.
+// It returns after the Timeout of [Config] at the latest, and a few seconds after the end of ctx.
 func (l *Lock) Release(ctx context.Context) error {
 	l.ending.Lock()
 	defer l.ending.Unlock()
@@ -177,49 +243,57 @@ func (l *Lock) Release(ctx context.Context) error {
 		return l.result
 	}
 	l.result = l.Err()
-	l.end(errReleased)
-	if !l.inherited && (l.result == nil || errors.Is(l.result, ErrUnknown)) {
-		l.result = l.sendRMD(ctx)
+	l.end(ErrReleased)
+	late, stop := linger(ctx, closeTimeout)
+	defer stop()
+	work, cancel := context.WithTimeout(late, l.e.Timeout)
+	defer cancel()
+	err := l.takeTurn(work)
+	if !l.joined && (l.result == nil || errors.Is(l.result, ErrUnknown)) {
+		if l.result = l.noAnswer(); err == nil {
+			l.result = l.sendRMD(work)
+		}
 	}
+	if err != nil {
+		l.turn <- struct{}{} // a check is under way: checkTimeout ends it
+	}
+	l.s.leave()
+	<-l.turn
 	l.keeping.Wait()
-	if l.ended = !errors.Is(l.result, ErrRefused); l.ended && !l.inherited {
-		l.c.uses.Add(-1)
-	}
+	l.ended = !errors.Is(l.result, ErrRefused)
 	return l.result
 }
 
-// sendRMD sends RMD until its result is known.
+func (l *Lock) noAnswer() error {
+	return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
+}
+
+// sendRMD sends RMD until its result is known. The caller has the turn.
 func (l *Lock) sendRMD(ctx context.Context) error {
-	late, stop := endingAfter(ctx, closeTimeout)
-	defer stop()
-	work, cancel := context.WithTimeout(late, l.c.e.Timeout)
-	defer cancel()
 	sent := false // RMD was sent, and its reply may be lost
 	for tries := 0; ; tries++ {
 		var r reply
 		held := false // although RMD was refused
-		err := l.use(work, func(s *session) (err error) {
+		err := l.useInTurn(ctx, func(s *session) (err error) {
 			if !s.hasFacts() { // RMD removes the directory of another client, too
-				err = l.checkDirectory(work, s)
+				err = l.checkDirectory(ctx, s)
 			}
 			if err == nil {
 				sent = true
-				r, err = s.ask(work, "RMD "+l.name)
+				r, err = s.ask(ctx, "RMD "+l.name)
 			}
 			if err == nil && l.Token() != 0 && !r.positive() && !r.transient() {
-				held, err = l.confirm(work, s)
+				held, err = l.confirm(ctx, s)
 			}
 			return err
 		})
 		switch {
-		case errors.Is(err, errClientClosed) && sent:
-			return fmt.Errorf("%w: %s: the client was closed", ErrUnknown, l.path)
 		case errors.Is(err, ErrLost) && sent:
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
-		case err != nil && work.Err() != nil:
-			return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
+		case err != nil && ctx.Err() != nil:
+			return l.noAnswer()
 		case err == nil && r.positive():
 			return nil
 		case held:
@@ -229,6 +303,6 @@ func (l *Lock) sendRMD(ctx context.Context) error {
 		case err == nil && (tries >= 3 || !r.transient()):
 			return fmt.Errorf("%w: %s: the server replied %s", ErrUnknown, l.path, r)
 		}
-		pause(work, 100*time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 	}
 }

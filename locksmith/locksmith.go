@@ -1,35 +1,43 @@
 // Package locksmith holds locks on an FTP server. It is the client side of ftplockd, and works with other FTP servers, such as vsftpd.
 //
 // A lock is a directory: MKD makes it for exactly one client, RMD removes it (The Perl Journal, "Resource Locking Over
-// Networks", 2002). [Dial] returns a [Client], which is one connection. [Client.Do] runs a function under a lock; [Client.Acquire] and
-// [Client.TryAcquire] return a [Lock], which must be released. A client may hold several locks. [Client.Info] describes a lock.
+// Networks", 2002). A [Lock] is held over a connection of its own. [Do] runs a function under a lock, which is enough for a nightly job.
+// [Acquire] and [TryAcquire] return a Lock, which must be released: a long-running service works until its [Lock.Context] ends, and then
+// acquires it again. [Stat] describes a lock. [Join] is for a child process of the holder.
 //
 // # Leases
 //
 // [Lock.Context] ends before ftplockd can grant the lock to another client. The server can do that at the end of the lock's age, when the lock was
-// idle for too long (max_idle), or some time after its connection has ended ([Server].Grace). A Lock counts each of these from before it sent the
-// last request that the server answered, and subtracts a margin of two seconds, or of a fifth of the shortest of them. It sends a request each
-// second. If the connection is lost, it connects again and adopts the lock by the job's nonce (SITE LOCK AS).
+// idle for too long (max_idle), or some time after its connection has ended ([Config].Grace). A Lock counts each of these from before it sent the
+// last request that the server answered, and subtracts a margin ([Options].Margin). It sends a request each second. If the connection is lost, it
+// connects again and adopts the lock by its JobKey (SITE LOCK AS).
 //
 // # Caveats
 //
 //   - If an administrator breaks the lock, the context ends up to a second later. Let ftplockd protect the files, or compare fencing tokens.
-//   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Valid]
+//   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Err]
 //     is exact.
-//   - A Client reads the facts of locks (SITE LOCK FACTS in FEAT), and not the texts of replies. For it, an ftplockd without facts is another server.
-//   - Other servers have no tokens, no leases and no queue. A lock is lost when its directory is gone or
-//     has another time (vsftpd reports minutes), or when the server has not answered for a minute. Release checks the directory and then sends RMD;
-//     no FTP server does both in one step. After a lost reply to MKD a directory may remain ([ErrUnknown]).
+//   - Other servers lack the features in [Lock.Unsupported]. There a lock is lost when its directory is gone or has another time (vsftpd reports
+//     minutes), or when the server has not answered for a minute. Release checks the directory and then sends RMD; no FTP server does both in one
+//     step. After a lost reply to MKD a directory may remain ([ErrUnknown]).
+//   - For a Lock, an ftplockd without facts (SITE LOCK FACTS in FEAT) is another server.
 //   - Under TLS, data connections resume the session of the control connection by tickets. A server that requires session
 //     ids instead (RFC 5246 section 7.3) refuses them: package crypto/tls has tickets only.
 //
 // # Errors
 //
-// Errors match, with errors.Is, one of [ErrHeld], [ErrRefused], [ErrLogin], [ErrUnreachable], [ErrTLS], [ErrLost] and [ErrUnknown], or the cause of
-// the context that ended.
+// Errors match, with errors.Is, one of [ErrHeld], [ErrRefused], [ErrLogin], [ErrUnreachable], [ErrTLS], [ErrLost], [ErrReleased], [ErrUnknown] and
+// [ErrTransfer]. An error at the end of a context matches context.Canceled or context.DeadlineExceeded, and the cause of the context.
 //
-// Start reading at [Client.Do].
+// Start reading at [Do].
 package locksmith
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Options are the options of an acquisition.
 type Options struct {
@@ -38,6 +46,88 @@ type Options struct {
 	Shared bool
 	// Renew gives the lock a full age (SITE LOCK RENEW) whenever half of it is over.
 	Renew bool
-	// Waiting, if it is set, is called each time MKD is refused because another client holds the lock. It must not block.
-	Waiting func(*HeldError)
+	// MaxAge limits the age of the lock (SITE LOCK AGE), rounded up to seconds. The server's rule may end the lock earlier. 0: as the server's rule.
+	MaxAge time.Duration
+	// Margin is the time from the end of Lock.Context to the time when the server can grant the lock to another client. Acquire returns ErrRefused
+	// if the lock can end within twice the margin. 0: two seconds, or a fifth of the shortest limit of the lock.
+	Margin time.Duration
+	// OnWait, if it is set, is called each time a try has failed and another one follows. The error is a *HeldError, or matches ErrUnreachable or
+	// ErrUnknown. Acquire waits until OnWait returns.
+	OnWait func(error)
+}
+
+// Acquire acquires a lock. The name is an absolute path, or relative to the directory after login. While another client holds the lock, or the server
+// cannot be reached, Acquire waits until ctx ends. It does not wait if the host is unknown.
+//
+// An error at the end of ctx also is a *[HeldError] if another client holds the lock, or matches [ErrUnreachable]. [ErrUnknown] means that a reply was
+// lost which may have granted the lock. ftplockd undoes such a grant by itself.
+//
+// The lock does not end with ctx: it is held until Release, or until it is lost.
+func Acquire(ctx context.Context, c Config, name string, o Options) (*Lock, error) {
+	return acquire(ctx, c, name, o, false)
+}
+
+// TryAcquire is like Acquire, but returns at once if another client holds the lock, or the server cannot be reached. If a reply is lost, it takes up
+// to the Timeout of c to find out whether the lock was granted.
+func TryAcquire(ctx context.Context, c Config, name string, o Options) (*Lock, error) {
+	return acquire(ctx, c, name, o, true)
+}
+
+// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; then its cause is the error of
+// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] as for [Lock.Release].
+func Do(ctx context.Context, c Config, name string, o Options, f func(ctx context.Context, l *Lock) error) (err error) {
+	l, err := Acquire(ctx, c, name, o)
+	if err != nil {
+		return err
+	}
+	held, stop := l.within(ctx)
+	defer func() { // also if f panics
+		stop()
+		if rerr := l.Release(ctx); !errors.Is(err, ErrLost) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	return f(held, l)
+}
+
+// Stat describes a lock. The error matches [ErrRefused] if the server reports that the name is no lock. A server without [FeatureTokens] only reports
+// whether the directory exists.
+func Stat(ctx context.Context, c Config, name string) (Status, error) {
+	e, err := c.resolve()
+	if err != nil {
+		return Status{}, err
+	}
+	s, err := connect(ctx, e)
+	if err != nil {
+		return Status{}, withEnd(ctx, err)
+	}
+	defer s.leave()
+	i, err := s.status(ctx, name)
+	if err == nil && i.refusal != "" {
+		err = fmt.Errorf("%w: %s", ErrRefused, i.refusal)
+	}
+	return i, withEnd(ctx, err)
+}
+
+// Join returns a lock that another connection of the job holds, for instance one of the parent process. path and token are [Lock.Path] and
+// [Lock.Token] of that lock, and the JobKey of c is its [Lock.JobKey]. Both locks end together. Release does not release the lock of the other
+// connection. The error is [ErrLost] if the job does not hold the lock. On a server without tokens, Join only checks whether the directory exists.
+func Join(ctx context.Context, c Config, path string, token uint64) (*Lock, error) {
+	e, err := c.resolve()
+	if err != nil {
+		return nil, err
+	}
+	s, err := connect(ctx, e)
+	if err != nil {
+		return nil, withEnd(ctx, err)
+	}
+	l := newLock(e, s, path, Options{})
+	l.joined, l.token = true, token
+	if err := l.check(ctx, s); err != nil {
+		l.end(err)
+		s.leave()
+		return nil, withEnd(ctx, err)
+	}
+	l.start()
+	return l, nil
 }

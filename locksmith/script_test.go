@@ -88,45 +88,24 @@ const bye = "> QUIT\n< 221 bye\n"
 // options are for the lock /a on the server.
 func (s *scripted) options() wish {
 	return wish{
-		Server: Server{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second, Nonce: "job", Check: time.Hour},
+		Config: Config{Address: controlAddress, User: "me", Password: "pw", DialContext: s.dial, Timeout: 30 * time.Second, JobKey: "job", Check: time.Hour},
 		Path:   "/a",
 	}
 }
 
 // wish describes a lock of a test.
 type wish struct {
-	Server Server
+	Config Config
 	Path   string
 	Options
 	TryOnce bool
 }
 
-// hold is a lock on a connection of its own, which Release closes.
-type hold struct {
-	*Lock
-	c *Client
-}
-
-func (h *hold) Release(ctx context.Context) error {
-	defer h.c.Close()
-	return h.Lock.Release(ctx)
-}
-
-func acquire(ctx context.Context, w wish) (*hold, error) {
-	c, err := Dial(ctx, w.Server)
-	if err != nil {
-		return nil, err
-	}
-	take := c.Acquire
+func (w wish) acquire(ctx context.Context) (*Lock, error) {
 	if w.TryOnce {
-		take = c.TryAcquire
+		return TryAcquire(ctx, w.Config, w.Path, w.Options)
 	}
-	l, err := take(ctx, w.Path, w.Options)
-	if err != nil {
-		_ = c.Close()
-		return nil, err
-	}
-	return &hold{l, c}, nil
+	return Acquire(ctx, w.Config, w.Path, w.Options)
 }
 
 func (s *scripted) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -134,7 +113,7 @@ func (s *scripted) dial(ctx context.Context, _, address string) (net.Conn, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if address != controlAddress {
-		if host, _, _ := net.SplitHostPort(address); host != "10.0.0.1" { // of the Server, since the caller dials
+		if host, _, _ := net.SplitHostPort(address); host != "10.0.0.1" { // of the Config, since the caller dials
 			s.t.Errorf("the data connection leads to %s", address)
 		}
 		s.data = ours
@@ -259,18 +238,11 @@ func inBubble(t *testing.T, scripts []string, run func(t *testing.T, s *scripted
 	})
 }
 
-func mustDial(t *testing.T, s Server) *Client {
+func mustAcquire(t *testing.T, o wish) *Lock {
 	t.Helper()
-	c, err := Dial(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func mustAcquire(t *testing.T, o wish) *hold {
-	t.Helper()
-	l, err := acquire(t.Context(), o)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	l, err := o.acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,17 +16,15 @@ import (
 	"github.com/jlaffaye/ftp"
 )
 
-// session is one connection that is logged in. Package ftp transfers and lists on it. It has no SITE and ALLO, and does not return the
-// text of the replies to USER and MKD. A second textproto.Conn sends these commands between its calls. Each of the two reads exactly the replies to
-// its own commands, so both buffers are empty in between. One goroutine at a time may use a session, except for abort.
+// session is one connection that is logged in. One goroutine at a time may use it, except for abort.
 type session struct {
 	*endpoint
-	link  *link
-	conn  net.Conn // link, or TLS on it
-	text  *textproto.Conn
-	ftp   *ftp.ServerConn
-	feats map[string]string // of FEAT (RFC 2389), in capitals
-	home  string            // the directory after login; "" if unknown
+	control *timedConn
+	conn    net.Conn // control, or TLS on it
+	text    *textproto.Conn
+	ftp     *ftp.ServerConn
+	feats   map[string]string // of FEAT (RFC 2389), in capitals
+	home    string            // the directory after login; "" if unknown
 
 	waiting time.Duration // the last value of SITE WAIT
 
@@ -34,7 +32,7 @@ type session struct {
 	endTransfers context.CancelCauseFunc
 
 	mu   sync.Mutex
-	data *link // of the last transfer or listing
+	data *timedConn // of the last transfer or listing
 }
 
 // connect dials and logs in, within the timeout for each step and until ctx ends.
@@ -48,10 +46,10 @@ func connect(ctx context.Context, e *endpoint) (*session, error) {
 	if err != nil {
 		return nil, e.fail("", err)
 	}
-	s := &session{endpoint: e, link: &link{Conn: conn, limit: e.Timeout}, waiting: -1}
-	s.conn = s.link
+	s := &session{endpoint: e, control: &timedConn{Conn: conn, limit: e.Timeout}, waiting: -1}
+	s.conn = s.control
 	s.transfers, s.endTransfers = context.WithCancelCause(context.Background())
-	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { s.lost(context.Cause(ctx)) })
 	defer stop()
 	if err := s.begin(ctx); err != nil {
 		s.drop()
@@ -69,7 +67,7 @@ func (s *session) begin(ctx context.Context) error {
 	}
 	s.text = textproto.NewConn(s.conn)
 	if _, _, err := s.text.ReadResponse(220); err != nil {
-		return s.fail("", err)
+		return s.lost(err)
 	}
 	if s.TLS == TLSExplicit {
 		r, err := s.ask(ctx, "AUTH TLS")
@@ -95,14 +93,14 @@ func (s *session) begin(ctx context.Context) error {
 
 // handshake begins TLS on the control connection.
 func (s *session) handshake() error {
-	secure := tls.Client(s.link, s.tls)
+	secure := tls.Client(s.control, s.tls)
 	s.conn = secure
 	err := secure.Handshake()
 	switch {
 	case err == nil:
 		return nil
-	case s.link.err() != nil:
-		return s.fail("", err)
+	case s.broken() != nil:
+		return s.broken()
 	}
 	return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 }
@@ -119,71 +117,16 @@ func (s *session) login(ctx context.Context) error {
 	case r.code != 230:
 		return fmt.Errorf("%w: %s at %s: the server replied %s", ErrLogin, s.User, s.Address, r)
 	}
-	tap := &tap{Conn: s.conn, s: s, answer: "220 ready\r\n"}
-	options := []ftp.DialOption{ftp.DialWithDialFunc(func(_, address string) (net.Conn, error) {
-		if s.ftp == nil {
-			return tap, nil
-		}
-		return s.openData(address)
-	})}
-	if s.tls != nil {
-		options = append(options, ftp.DialWithTLS(s.tls))
-	}
-	library, err := ftp.Dial(s.Address, options...)
-	if err == nil {
-		s.ftp = library
-		err = library.Login(s.User, s.Password)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case s.broken() != nil:
+	if err := s.startLibrary(); err == nil || s.broken() != nil {
 		return s.broken()
-	case s.tls != nil:
+	} else if s.tls != nil {
 		return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
+	} else {
+		return fmt.Errorf("%w: %s: %s", ErrRefused, s.Address, plain(err))
 	}
-	return fmt.Errorf("%w: %s: %s", ErrRefused, s.Address, plain(err))
 }
 
-// tap is the control connection for package ftp. It answers the greeting and USER itself, because the session is logged in already.
-type tap struct {
-	net.Conn
-	s      *session
-	answer string // the reply to read next; "": read from the server
-}
-
-// Read implements net.Conn.
-func (t *tap) Read(p []byte) (int, error) {
-	if t.answer != "" {
-		n := copy(p, t.answer)
-		t.answer = t.answer[n:]
-		return n, nil
-	}
-	n, err := t.Conn.Read(p)
-	if err != nil {
-		err = t.s.lost(err)
-	}
-	return n, err
-}
-
-// Write implements net.Conn. The library writes one command at a time.
-func (t *tap) Write(p []byte) (int, error) {
-	if strings.HasPrefix(string(p), "USER ") {
-		t.answer = "230 in\r\n"
-		return len(p), nil
-	}
-	n, err := t.Conn.Write(p)
-	if err != nil {
-		err = t.s.lost(err)
-	}
-	return n, err
-}
-
-// RemoteAddr implements net.Conn. The library requires a TCP address; dataHost replaces it.
-func (t *tap) RemoteAddr() net.Addr { return &net.TCPAddr{} }
-
-// prepare reads the directory after login and the features. To ftplockd it sends the nonce of the job, and the time from the end of the connection
-// to the end of its locks.
+// prepare reads the directory after login and the features. To ftplockd it sends the JobKey, and the limits of the locks of this connection.
 func (s *session) prepare(ctx context.Context) error {
 	var err error
 	if s.home, err = s.ftp.CurrentDir(); err != nil && s.broken() != nil {
@@ -199,18 +142,27 @@ func (s *session) prepare(ctx context.Context) error {
 			s.feats[strings.ToUpper(name)] += param + " "
 		}
 	}
+	if s.maxAge > 0 && s.lacks().Has(FeatureMaxAge) {
+		return Unsupported{FeatureMaxAge}
+	}
 	if !s.hasFacts() {
 		return nil
 	}
-	err = s.must(ctx, "SITE LOCK AS "+s.Nonce)
+	err = s.must(ctx, "SITE LOCK AS "+s.JobKey)
 	if err == nil && s.Grace > 0 && s.can("SITE", "DISCONNECT") {
-		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", (s.Grace+time.Second-1)/time.Second))
+		err = s.must(ctx, fmt.Sprintf("SITE LOCK DISCONNECT RELEASE %d", seconds(s.Grace)))
+	}
+	if err == nil && s.maxAge > 0 {
+		err = s.must(ctx, fmt.Sprintf("SITE LOCK AGE %d", seconds(s.maxAge)))
 	}
 	if err == nil {
 		err = s.waitFor(ctx, 0)
 	}
 	return err
 }
+
+// seconds rounds a duration up to seconds.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // can reports whether FEAT has a word after a verb.
 func (s *session) can(verb, word string) bool {
@@ -219,6 +171,23 @@ func (s *session) can(verb, word string) bool {
 
 // hasFacts reports whether the server sends the facts of locks, as ftplockd does.
 func (s *session) hasFacts() bool { return s.can("SITE", "FACTS") }
+
+// lacks returns the features that the server does not have.
+func (s *session) lacks() (u Unsupported) {
+	if !s.hasFacts() {
+		u = Unsupported{FeatureLease, FeatureTokens, FeatureRelease, FeatureMaxAge, FeatureShared}
+	}
+	if !s.hasFacts() || !s.can("SITE", "DISCONNECT") {
+		u = append(u, FeatureGrace)
+	}
+	if !s.can("SITE", "WAIT") {
+		u = append(u, FeatureQueue)
+	}
+	if !s.can("STOR", "STAGED") {
+		u = append(u, FeatureStaged)
+	}
+	return u
+}
 
 // must sends a command, and returns an error if the server refuses it.
 func (s *session) must(ctx context.Context, command string) error {
@@ -246,7 +215,7 @@ func (s *session) ask(ctx context.Context, command string) (reply, error) {
 	if err := s.broken(); err != nil {
 		return reply{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { s.link.cut(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { s.lost(context.Cause(ctx)) })
 	defer stop()
 	if err := s.text.PrintfLine("%s", command); err != nil {
 		return reply{}, s.lost(err)
@@ -266,18 +235,12 @@ func (s *session) lost(err error) error {
 	if !errors.Is(err, ErrUnreachable) {
 		err = s.fail("", err)
 	}
-	s.link.cut(err)
+	s.control.cut(err)
 	return err
 }
 
-// broken returns the reason of the end of the connection; nil if it has not ended.
-func (s *session) broken() error {
-	err := s.link.err()
-	if err == nil || errors.Is(err, ErrUnreachable) {
-		return err
-	}
-	return s.fail("", err)
-}
+// broken returns the reason of the end of the connection, which matches ErrUnreachable; nil if it has not ended.
+func (s *session) broken() error { return s.control.err() }
 
 // abs returns a path in its absolute form, or unchanged if the directory after login is unknown.
 func (s *session) abs(p string) string {
@@ -300,60 +263,44 @@ func (s *session) leave() {
 // drop closes without a command.
 func (s *session) drop() {
 	s.cut(errClosed)
-	_ = s.link.Close()
-}
-
-// openData opens a data connection for package ftp.
-func (s *session) openData(address string) (net.Conn, error) {
-	l := &link{data: true, limit: s.Timeout}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(s.transfers, s.Timeout)
-	defer cancel()
-	if l.Conn, err = s.DialContext(ctx, "tcp", net.JoinHostPort(s.dataHost(), port)); err != nil {
-		return nil, fmt.Errorf("opening the data connection: %w", err)
-	}
-	s.mu.Lock()
-	s.data = l
-	if s.transfers.Err() != nil {
-		l.cut(context.Cause(s.transfers))
-	}
-	s.mu.Unlock()
-	if s.tls != nil {
-		return tls.Client(l, s.tls), nil
-	}
-	return l, nil
-}
-
-// dataHost returns the host for data connections: the address of the control connection, or the name of the host if the caller dials.
-func (s *session) dataHost() string {
-	a, ok := s.link.RemoteAddr().(*net.TCPAddr)
-	if !ok || s.proxied {
-		return s.host
-	}
-	return a.AddrPort().Addr().Unmap().String()
-}
-
-// abort ends the running transfer and all later ones. The server gets closeTimeout to reply.
-func (s *session) abort(why error) {
-	s.cutData(why)
-	time.AfterFunc(closeTimeout, func() { s.link.cut(why) })
+	_ = s.control.Close()
 }
 
 // cut ends the control connection and all data connections.
 func (s *session) cut(why error) {
 	s.cutData(why)
-	s.link.cut(why)
+	s.lost(why)
 }
 
-// cutData ends the data connection, also while it is opened, and all later ones.
-func (s *session) cutData(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.endTransfers(why)
-	if s.data != nil {
-		s.data.cut(why)
+// status requests the facts of a lock.
+func (s *session) status(ctx context.Context, p string) (Status, error) {
+	if !s.hasFacts() {
+		got, err := s.describe(ctx, p, "")
+		return Status{Path: s.abs(p), Held: got.exists, Unsupported: s.lacks(), busy: got.exists, since: got.since}, err
+	}
+	r, err := s.ask(ctx, "SITE LOCK INFO "+p)
+	if err == nil && r.transient() { // the server cannot prove at the moment that it is active
+		err = fmt.Errorf("%w: %s", ErrUnknown, r.text())
+	}
+	i := newStatus(s.abs(p), r)
+	i.Unsupported = s.lacks()
+	return i, err
+}
+
+// linger returns a context that ends d after ctx.
+func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(ended(ctx))
+		case <-late.Done():
+		}
+	})
+	return late, func() {
+		stop()
+		cancel(nil)
 	}
 }

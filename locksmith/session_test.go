@@ -18,18 +18,18 @@ func TestReplyWithoutEndClosesTheConnection(t *testing.T) {
 			}
 		}
 	}()
-	o := Server{Address: "h", DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
-	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "without an end") {
+	o := Config{Address: "h", DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+	if _, err := TryAcquire(t.Context(), o, "/a", Options{}); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "without an end") {
 		t.Error(err)
 	}
 }
 
 func TestCommandsWithLineEndsAreRefused(t *testing.T) {
-	s := &session{link: &link{}}
+	s := &session{control: &timedConn{}}
 	if _, err := s.ask(t.Context(), "MKD a\r\nDELE b"); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
-	for _, s := range []Server{{Address: "h", User: "a\r\nDELE b"}, {Address: "h", Password: "a\n"}} {
+	for _, s := range []Config{{Address: "h", User: "a\r\nDELE b"}, {Address: "h", Password: "a\n"}} {
 		if _, err := s.resolve(); err == nil {
 			t.Errorf("%+v is accepted", s)
 		}
@@ -47,8 +47,8 @@ func TestDialReportsARefusalOfTLS(t *testing.T) {
 			_, _ = theirs.Read(make([]byte, 100))
 			_, _ = io.WriteString(theirs, reply)
 		}()
-		o := Server{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
-		if _, err := Dial(t.Context(), o); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), says) {
+		o := Config{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+		if _, err := TryAcquire(t.Context(), o, "/a", Options{}); !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), says) {
 			t.Error(err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestAddresses(t *testing.T) {
 		"[::1]:2121": "[::1]:2121", "fe80::1%eth0": "[fe80::1%eth0]:21",
 		"": "", "host:": "", ":21": "", "[::1": "", "[]": "",
 	} {
-		e, err := Server{Address: address}.resolve()
+		e, err := Config{Address: address}.resolve()
 		if want == "" {
 			if !errors.Is(err, ErrUnreachable) {
 				t.Errorf("%q: %v", address, err)
@@ -71,7 +71,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q is %v, %v", address, e, err)
 		}
 	}
-	e, err := Server{Address: "host", TLS: TLSImplicit}.resolve()
+	e, err := Config{Address: "host", TLS: TLSImplicit}.resolve()
 	if err != nil || e.Address != "host:990" || e.tls.ServerName != "host" || e.tls.ClientSessionCache == nil || e.User != "anonymous" {
 		t.Errorf("%+v, %v", e, err)
 	}

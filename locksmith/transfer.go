@@ -16,9 +16,9 @@ import (
 // STAGED in FEAT), Put uploads to a temporary name (the name, a random word and ".part") and renames it. Put fails and does not
 // change the file if r fails or does not have size bytes, or if the lock is lost before the file is complete. A negative size means unknown.
 //
-// A transfer has a connection of its own, which acts for the lock by its nonce. So the first connection can check the lock meanwhile.
+// A transfer has a connection of its own, which acts for the lock by its JobKey. So the first connection can check the lock meanwhile.
 //
-// The error matches ErrRefused if the server refuses the transfer. If the reply to the last rename was lost, the error reports that the result is
+// The error matches ErrRefused if the server refuses the transfer, and ErrTransfer if the transfer fails. If the reply to the last rename was lost, the error reports that the result is
 // unknown. When ctx ends, Put returns as soon as r's Read returns, or a few seconds later if the server does not answer.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
@@ -29,28 +29,22 @@ func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) er
 
 // transfer calls run with a connection of its own, and aborts it when ctx ends or the lock is lost.
 func (l *Lock) transfer(ctx context.Context, name string, run func(context.Context, *session) error) error {
-	ctx, stop := l.within(ctx)
+	held, stop := l.within(ctx)
 	defer stop()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if held.Err() != nil {
+		return l.endedError(ctx, held.Err())
 	}
 	if err := l.checkHeld(); err != nil {
 		return err
 	}
-	s, err := connect(ctx, l.c.e)
+	s, err := connect(held, l.e)
 	if err == nil {
-		defer s.drop()
-		stopAbort := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
-		err = run(ctx, s)
+		defer s.leave()
+		stopAbort := context.AfterFunc(held, func() { s.abort(ended(held)) })
+		err = run(held, s)
 		stopAbort()
 	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err == nil:
-		s.leave()
-	}
-	return transferError(name, err)
+	return transferError(name, l.endedError(ctx, err))
 }
 
 // checkHeld returns an error if the lock is no longer held. Call it before a visible change. If the connection is lost, keep connects again.
@@ -67,15 +61,17 @@ func (l *Lock) checkHeld() error {
 // transferError returns the error of a transfer on one line, with its sentinel.
 func transferError(name string, err error) error {
 	var replied *textproto.Error
+	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case err == nil, errors.Is(err, ErrLost), errors.Is(err, ErrRefused), errors.Is(err, io.ErrUnexpectedEOF):
+	case err == nil, is(ErrLost), is(ErrReleased), is(ErrUnknown), is(ErrRefused), is(ErrTransfer), is(ErrTLS), is(ErrLogin),
+		is(context.Canceled), is(context.DeadlineExceeded):
 		return err
-	case errors.Is(err, ErrUnreachable):
+	case is(ErrUnreachable):
 		return fmt.Errorf("%s: %w", name, err)
 	case errors.As(err, &replied) && replied.Code >= 500:
 		return fmt.Errorf("%w: %s: %s", ErrRefused, name, plain(err))
 	}
-	return &causedError{fmt.Errorf("%s: %s", name, plain(err)), []error{err}}
+	return &causedError{fmt.Errorf("%s: %s", name, plain(err)), []error{ErrTransfer, err}}
 }
 
 // upload is one Put.
@@ -88,7 +84,6 @@ type upload struct {
 	size   int64
 	source io.Reader
 	sent   int64
-	err    error // of the source
 }
 
 // run stores the file, under a temporary name if that is needed.
@@ -101,28 +96,40 @@ func (u *upload) run() error {
 	if err == nil {
 		err = u.rename()
 	}
-	if err == nil || u.target == "" {
-		return err
+	if err != nil && u.target != "" {
+		err = u.remove(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), checkTimeout)
-	defer cancel()
-	_ = u.lock.c.use(ctx, func(s *session) error { // u.s may be broken
-		r, derr := s.ask(ctx, "DELE "+u.target)
-		if derr == nil && !r.positive() && u.sent > 0 {
-			err = fmt.Errorf("%w (and %s is left: the server replied %s)", err, u.target, r)
-		}
-		return nil
-	})
 	return err
 }
 
-// Read implements io.Reader for package ftp. An error resets the data connection: package ftp would close it as if the file were complete.
-func (u *upload) Read(p []byte) (int, error) {
+// remove removes the temporary file after an error, on a new connection if that of the transfer is broken. It ends soon after the context.
+func (u *upload) remove(err error) error {
+	late, stop := linger(u.ctx, closeTimeout)
+	defer stop()
+	ctx, cancel := context.WithTimeout(late, checkTimeout)
+	defer cancel()
+	s := u.s
+	if s.broken() != nil {
+		var cerr error
+		if s, cerr = connect(ctx, u.lock.e); cerr != nil {
+			return err
+		}
+		defer s.leave()
+	}
+	r, derr := s.ask(ctx, "DELE "+u.target)
+	if derr == nil && !r.positive() && u.sent > 0 {
+		err = fmt.Errorf("%w (and %s is left: the server replied %s)", err, u.target, r)
+	}
+	return err
+}
+
+// read reads from the source.
+func (u *upload) read(p []byte) (int, error) {
 	n, err := u.source.Read(p)
 	u.sent += int64(n)
 	switch {
 	case u.ctx.Err() != nil:
-		err = context.Cause(u.ctx)
+		err = ended(u.ctx)
 	case u.size >= 0 && u.sent > u.size:
 		err = fmt.Errorf("the source has more than the announced %d bytes", u.size)
 	case err == io.EOF && u.size >= 0 && u.sent < u.size:
@@ -131,11 +138,6 @@ func (u *upload) Read(p []byte) (int, error) {
 		if lost := u.lock.checkHeld(); lost != nil {
 			err = lost
 		}
-	}
-	if err != nil && err != io.EOF {
-		u.err = err
-		u.s.abort(err)
-		return 0, err
 	}
 	return n, err
 }
@@ -151,11 +153,7 @@ func (u *upload) store() error {
 			return fmt.Errorf("%w: %s: the server replied %s", ErrRefused, u.name, r)
 		}
 	}
-	err := u.s.ftp.Stor(u.target, u)
-	if u.err != nil {
-		return u.err
-	}
-	return err
+	return u.s.store(u.target, u.read)
 }
 
 // rename publishes the temporary file if all of it has arrived.
@@ -174,7 +172,7 @@ func (u *upload) rename() error {
 	return err
 }
 
-// Get downloads a file under the lock and returns the number of bytes that were written to w. If the download is cut off, the error matches
+// Get downloads a file under the lock and returns the number of bytes that were written to w. The errors are those of Put. If the download is cut off, the error also matches
 // io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns, or a few
 // seconds later if the server does not answer.
 func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (written int64, err error) {
@@ -207,7 +205,8 @@ func download(s *session, name string, w io.Writer) (int64, error) {
 	case closed != nil:
 		return written, closed
 	case size >= 0 && written != size || size < 0 && cut:
-		return written, fmt.Errorf("%s: cut off: %d bytes of %d: %w", path.Base(name), written, size, io.ErrUnexpectedEOF)
+		cut := fmt.Errorf("%s: cut off: %d bytes of %d: %w", path.Base(name), written, size, io.ErrUnexpectedEOF)
+		return written, &causedError{cut, []error{ErrTransfer}}
 	}
 	return written, nil
 }

@@ -53,8 +53,8 @@ func TestPut(t *testing.T) {
 			lock: asOthers() + asked + same + same + same + sendRMD, transfer: asOthers() + announce + stored + rename + "< 250 ok\n" + bye,
 		},
 		"removes the temporary file when it cannot be renamed": {
-			lock:     asOthers() + asked + same + same + remove + same + sendRMD,
-			transfer: asOthers() + announce + stored + rename + "< 550 no\n",
+			lock:     asOthers() + asked + same + same + same + sendRMD,
+			transfer: asOthers() + announce + stored + rename + "< 550 no\n" + remove + bye,
 			want:     ErrRefused, says: "refused: /f: the server replied 550 no",
 		},
 		"reports a rename without a reply": {
@@ -62,11 +62,11 @@ func TestPut(t *testing.T) {
 			want: ErrUnreachable,
 		},
 		"renames no incomplete file": {
-			lock: asOthers() + asked + same + remove + same + sendRMD, transfer: asOthers() + announce + temp + "> SIZE " + part + "\n< 213 2\n",
-			says: "/f: 3 bytes were sent and 2 arrived",
+			lock: asOthers() + asked + same + same + sendRMD, transfer: asOthers() + announce + temp + "> SIZE " + part + "\n< 213 2\n" + remove + bye,
+			want: ErrTransfer, says: "/f: 3 bytes were sent and 2 arrived",
 		},
 		"renames nothing when the lock was lost meanwhile": {
-			lock: asOthers() + asked + same + "> MDTM /a\n< 550 gone\n" + remove + bye, transfer: asOthers() + announce + stored,
+			lock: asOthers() + asked + same + "> MDTM /a\n< 550 gone\n" + bye, transfer: asOthers() + announce + stored + remove + bye,
 			want: ErrLost, lost: true,
 		},
 		"sends nothing when the lock was lost before": {
@@ -77,8 +77,12 @@ func TestPut(t *testing.T) {
 			want: ErrLost, lost: true,
 		},
 		"aborts when the source is shorter than announced": {
-			lock: asOthers() + asked + same + remove + same + sendRMD, transfer: asOthers() + announce + passive + broken,
-			source: strings.NewReader("ab"), says: "/f: the source has 2 bytes instead of the announced 3",
+			lock: asOthers() + asked + same + same + sendRMD, transfer: asOthers() + announce + passive + broken + "< 426 cut\n" + remove + bye,
+			source: strings.NewReader("ab"), want: ErrTransfer, says: "/f: the source has 2 bytes instead of the announced 3",
+		},
+		"reports that the server cannot do it now": {
+			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + announce + passive + "> STOR /f\n< 450 /f: busy\n" + bye,
+			want: ErrTransfer, says: "/f: the server replied 450 /f: busy",
 		},
 		"sends nothing where there is no room": {
 			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + "> ALLO 3\n< 452 full\n",
@@ -117,12 +121,14 @@ func TestGet(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		want   error
+		also   error
 		refuse bool // the writer fails
 		got    string
 		whole  bool // it succeeds
 	}{
 		"downloads what has no known size": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
-		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource},
+		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource, also: ErrTransfer},
+		"reports that the file is cut off": {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 226 done\n" + bye, got: "ab", want: io.ErrUnexpectedEOF, also: ErrTransfer},
 		"reports that the server aborted":  {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 550 disk error\n", got: "ab", want: ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +145,7 @@ func TestGet(t *testing.T) {
 				}
 				n, err := l.Get(t.Context(), "/f", to)
 				oneLine(t, err)
-				if !errors.Is(err, c.want) || got.String() != c.got || n != int64(len(c.got)) {
+				if !errors.Is(err, c.want) || c.also != nil && !errors.Is(err, c.also) || got.String() != c.got || n != int64(len(c.got)) {
 					t.Errorf("%q, %d, %v", got.String(), n, err)
 				}
 				if err := l.Release(t.Context()); err != nil {
@@ -164,7 +170,7 @@ func TestReleaseAbortsATransfer(t *testing.T) {
 			if err := l.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := <-put; !errors.Is(err, ErrLost) {
+			if err := <-put; !errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) {
 				t.Error(err)
 			}
 		})
@@ -181,7 +187,7 @@ func TestOnlyAUsedDataConnectionIsReadToItsEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			defer theirs.Close()
-			l := &link{Conn: halves{ours}, data: true, limit: time.Hour}
+			l := &timedConn{Conn: halves{ours}, data: true, limit: time.Hour}
 			if used {
 				go theirs.Read(make([]byte, 1))
 				if _, err := l.Write([]byte("x")); err != nil {

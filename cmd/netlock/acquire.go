@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -19,7 +18,7 @@ const releaseTime = 10 * time.Second
 var errNested = errors.New("is already held by the netlock that runs this")
 
 // acquire acquires the lock of a target. On a terminal it names the holder when it waits. Its errors have an exit status.
-func acquire(ctx context.Context, t *target) (*holding, error) {
+func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
@@ -29,42 +28,34 @@ func acquire(ctx context.Context, t *target) (*holding, error) {
 		return nil, fail(exitUsage, "%s: %s %w: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), errNested, pathVariable)
 	}
 	o := locksmith.Options{Shared: t.shared, Renew: t.renew}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		var once sync.Once
-		o.Waiting = func(held *locksmith.HeldError) {
-			once.Do(func() { message(os.Stderr, "waiting: "+held.Error()) })
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	answered := false // by the server
+	o.OnWait = func(err error) {
+		first := !answered
+		answered = answered || !errors.Is(err, locksmith.ErrUnreachable) || errors.Is(err, locksmith.ErrUnknown)
+		switch {
+		case !answered && t.until.IsZero(): // without a time limit, a wrong address is an error
+			giveUp(err)
+		case first && errors.Is(err, locksmith.ErrHeld) && term.IsTerminal(int(os.Stderr.Fd())):
+			message(os.Stderr, "waiting: "+err.Error())
 		}
 	}
 	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
-	c, err := locksmith.Dial(ctx, t.connect)
-	if err != nil {
-		return nil, classify(err, t)
-	}
-	take := c.Acquire
+	take := locksmith.Acquire
 	if t.try {
-		take = c.TryAcquire
+		take = locksmith.TryAcquire
 	}
-	lock, err := take(ctx, t.path, o)
-	if err != nil {
-		_ = c.Close()
-		return nil, classify(err, t)
-	}
-	return &holding{lock, c}, nil
-}
-
-// holding is a lock and its connection.
-type holding struct {
-	*locksmith.Lock
-	client *locksmith.Client
+	lock, err := take(ctx, t.connect, t.path, o)
+	return lock, classify(err, t)
 }
 
 // release releases the lock and closes the connection. It returns the error of the lock, if it was lost, or of the release.
-func (h *holding) release(t *target) error {
+func release(lock *locksmith.Lock, t *target) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
-	defer h.client.Close()
-	err := h.Release(ctx)
+	err := lock.Release(ctx)
 	if errors.Is(err, locksmith.ErrRefused) { // files are in it, or locks below it
 		return fail(exitProtocol, "%s: %w; it ends after this connection", t.name, err)
 	}

@@ -18,7 +18,7 @@ var errCallerGone = errors.New("no program needs the lock any more")
 func watchCaller(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	w := newWatch()
 	if w.cannotDetectEnd() {
-		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would end the lock: give netlock a command, or a pipe for standard output")
+		return nil, nil, fail(exitUsage, "the process that started this has ended already, so nothing would release the lock: give netlock a command, or a pipe for standard output")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

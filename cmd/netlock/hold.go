@@ -28,7 +28,7 @@ func (s *settings) hold(ctx context.Context, arg string) error {
 		return printRefusal(err)
 	}
 	err = writeDots(ctx, lock.Context().Done())
-	if err = errors.Join(lock.release(t), err); err != nil { // on a line after the dots; main writes it to standard error, too
+	if err = errors.Join(release(lock, t), err); err != nil { // on a line after the dots; main writes it to standard error, too
 		_ = await(startWrite(os.Stdout, "\n"+oneLine(err.Error())+"\n"))
 	}
 	return err

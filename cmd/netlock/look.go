@@ -21,12 +21,13 @@ func newInfoCommand(s *settings) *cobra.Command {
 		Use:   "info URL",
 		Short: "print the holder of a lock",
 		Long: `Info prints whether the lock is held and, on ftplockd, its holder and the time
-until it expires. The exit status is 0 in both cases.
+until it expires. The exit status is 0 in both cases, and 73 if the server reports
+that the name is no lock.
 
-With --json it prints an object with name, held, holders, waiting (the length of
-the queue) and, if the lock is not held, reply (the server's text). A holder has
-holder (account@address), token, age_seconds, expires_in_seconds (absent: never)
-and shared. On other servers there are no holders.`,
+With --json it prints an object with name, held, holders and waiting (the length
+of the queue). A holder has holder (account@address), token, age_seconds,
+expires_in_seconds (absent: never) and shared. On other servers there are no
+holders.`,
 		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +70,6 @@ type lockInfo struct {
 	Held    bool         `json:"held"`
 	Holders []lockHolder `json:"holders"`
 	Waiting int          `json:"waiting"`
-	Reply   string       `json:"reply,omitempty"`
 }
 
 type lockHolder struct {
@@ -80,8 +80,8 @@ type lockHolder struct {
 	Shared    bool    `json:"shared,omitempty"`
 }
 
-func newLockInfo(i locksmith.Info) lockInfo {
-	l := lockInfo{Name: i.Path, Held: i.Held, Holders: []lockHolder{}, Waiting: i.Waiting, Reply: i.Reply}
+func newLockInfo(i locksmith.Status) lockInfo {
+	l := lockInfo{Name: i.Path, Held: i.Held, Holders: []lockHolder{}, Waiting: i.Waiting}
 	for _, h := range i.Holders {
 		l.Holders = append(l.Holders, lockHolder{h.Owner, h.Token, h.Held.Seconds(), h.Expires.Seconds(), h.Shared})
 	}
@@ -89,14 +89,12 @@ func newLockInfo(i locksmith.Info) lockInfo {
 }
 
 // describe returns the text of "netlock info" about one lock.
-func describe(i locksmith.Info) string {
+func describe(i locksmith.Status) string {
 	var b strings.Builder
 	name := oneLine(i.Path)
 	switch {
 	case i.Held && len(i.Holders) == 0:
 		fmt.Fprintf(&b, "%s is held\n", name)
-	case !i.Held && i.Reply != "":
-		fmt.Fprintf(&b, "%s is not held: the server replied %s\n", name, oneLine(i.Reply))
 	case !i.Held:
 		fmt.Fprintf(&b, "%s is free\n", name)
 	}

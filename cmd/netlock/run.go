@@ -48,12 +48,12 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	c, err := startChild(path, command, environment(lock, t))
 	if err != nil {
 		g.dismiss()
-		return errors.Join(notRunnable(err), lock.release(t))
+		return errors.Join(notRunnable(err), release(lock, t))
 	}
 	_ = g.watch(c.groupID()) // it fails if the guard was killed
 	e := r.supervise(c, signals, lock)
 	g.dismiss()
-	return r.result(e, lock.release(t))
+	return r.result(e, release(lock, t))
 }
 
 // ending describes the end of a command.
@@ -98,13 +98,13 @@ const (
 
 // environment sets and returns the environment with the variables of the lock, instead of those of an outer netlock: C and Perl read the first one
 // of a name, shells the last one.
-func environment(lock *holding, t *target) []string {
+func environment(lock *locksmith.Lock, t *target) []string {
 	token := ""
 	if n := lock.Token(); n > 0 {
 		token = strconv.FormatUint(n, 10)
 	}
 	for name, value := range map[string]string{
-		serverVariable: t.server(), accountVariable: t.user(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.Nonce(),
+		serverVariable: t.server(), accountVariable: t.user(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.JobKey(),
 	} {
 		_ = os.Setenv(name, value) // they have no NUL
 	}

@@ -20,7 +20,7 @@ type target struct {
 	*settings
 	name    string // the URL without the password, for messages
 	host    string
-	connect locksmith.Server
+	connect locksmith.Config
 	path    string // of the lock; "": the URL has none
 	until   time.Time
 }
@@ -65,7 +65,7 @@ func parseURL(raw string) (*target, error) {
 	case !ok:
 		return nil, fmt.Errorf("%s: a URL begins with ftp://, ftpes:// (explicit TLS) or ftps:// (implicit TLS)", u.Redacted())
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("%s: a URL names a host: ftp://user@host/phone_lock", u.Redacted())
+		return nil, fmt.Errorf("%s: URL has no host: ftp://user@host/phone_lock", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, fmt.Errorf("%s: in a path ? is written %%3F and # is written %%23", u.Redacted())
 	}
@@ -78,7 +78,7 @@ func parseURL(raw string) (*target, error) {
 		address = net.JoinHostPort(address, u.Port())
 	}
 	password, _ := u.User.Password()
-	t := &target{host: u.Hostname(), path: path, connect: locksmith.Server{Address: address, User: u.User.Username(), Password: password, TLS: mode}}
+	t := &target{host: u.Hostname(), path: path, connect: locksmith.Config{Address: address, User: u.User.Username(), Password: password, TLS: mode}}
 	if u.User != nil {
 		u.User = url.User(u.User.Username())
 	}
@@ -116,7 +116,7 @@ func (t *target) needLock() error {
 
 // server returns the address with its port.
 func (t *target) server() string {
-	address, _ := t.connect.HostPort() // Dial reports the error
+	address, _ := t.connect.HostPort() // locksmith reports the error
 	return address
 }
 
@@ -134,22 +134,21 @@ func (t *target) holdsSameLock(ctx context.Context) (bool, error) {
 }
 
 // info requests the facts of the lock.
-func (t *target) info(ctx context.Context) (info locksmith.Info, err error) {
+func (t *target) info(ctx context.Context) (locksmith.Status, error) {
 	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
-	c, err := locksmith.Dial(ctx, t.connect)
-	if err == nil {
-		defer c.Close()
-		info, err = c.Info(ctx, t.path)
-	}
+	info, err := locksmith.Stat(ctx, t.connect, t.path)
 	return info, classify(err, t)
 }
 
 // nearName returns the end of the server's reply about a path that is no lock, which may have a similar name that is one.
 func (t *target) nearName() string {
-	info, err := t.info(context.Background())
-	if at := strings.LastIndex(info.Reply, "; "); err == nil && at >= 0 {
-		return info.Reply[at+2:]
+	ctx, cancel := t.withDeadline(context.Background())
+	defer cancel()
+	if _, err := locksmith.Stat(ctx, t.connect, t.path); errors.Is(err, locksmith.ErrRefused) {
+		if _, near, ok := strings.Cut(err.Error(), "; "); ok {
+			return near
+		}
 	}
 	return "check the lock's path (" + t.path + ")"
 }

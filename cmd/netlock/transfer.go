@@ -149,7 +149,7 @@ func (s *settings) withLock(ctx context.Context, arg, action string, do func(con
 	held, forget := context.WithCancelCause(ctx)
 	defer context.AfterFunc(lock.Context(), func() { forget(context.Cause(lock.Context())) })()
 	done := make(chan error, 1)
-	go func() { done <- do(held, lock.Lock) }()
+	go func() { done <- do(held, lock) }()
 	select {
 	case err = <-done:
 	case <-held.Done():
@@ -160,7 +160,7 @@ func (s *settings) withLock(ctx context.Context, arg, action string, do func(con
 		}
 	}
 	err = transferError(held, err, t, action)
-	if rerr := lock.release(t); !errors.Is(err, locksmith.ErrLost) {
+	if rerr := release(lock, t); !errors.Is(err, locksmith.ErrLost) {
 		err = errors.Join(err, rerr)
 	}
 	return err
@@ -170,21 +170,13 @@ func (s *settings) withLock(ctx context.Context, arg, action string, do func(con
 const abortTimeout = 3 * time.Second
 
 // inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
-func inherit(ctx context.Context, t *target) (*holding, error) {
-	t.connect.Nonce = os.Getenv(nonceVariable)
+func inherit(ctx context.Context, t *target) (*locksmith.Lock, error) {
+	t.connect.JobKey = os.Getenv(nonceVariable)
 	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
-	c, err := locksmith.Dial(ctx, t.connect)
-	if err != nil {
-		return nil, classify(err, t)
-	}
 	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // it is empty for a server other than ftplockd
-	lock, err := c.Inherit(ctx, os.Getenv(pathVariable), token)
-	if err != nil {
-		_ = c.Close()
-		return nil, classify(err, t)
-	}
-	return &holding{lock, c}, nil
+	lock, err := locksmith.Join(ctx, t.connect, os.Getenv(pathVariable), token)
+	return lock, classify(err, t)
 }
 
 // transferError adds a status to the error of a transfer. The loss of the lock and a signal precede other errors.

@@ -15,7 +15,7 @@ func TestInheritEndsAfterTheTimeout(t *testing.T) {
 	}
 	defer silent.Close()
 	began := time.Now()
-	target := &target{settings: &settings{}, name: "ftp://a/b", until: began.Add(100 * time.Millisecond), connect: locksmith.Server{Address: silent.Addr().String(), Timeout: 20 * time.Second}}
+	target := &target{settings: &settings{}, name: "ftp://a/b", until: began.Add(100 * time.Millisecond), connect: locksmith.Config{Address: silent.Addr().String(), Timeout: 20 * time.Second}}
 	if _, err := inherit(t.Context(), target); statusOf(err) != exitNoServer {
 		t.Error(err)
 	}

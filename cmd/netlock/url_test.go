@@ -39,7 +39,7 @@ func TestURLsNameAServerAndALock(t *testing.T) {
 func TestURLErrorsDoNotContainThePassword(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://bob:s3cret@h/x":     "begins with ftp://",
-		"ftp:///x":                  "names a host",
+		"ftp:///x":                  "URL has no host",
 		"ftp://bob:s3cret@h/x?y":    "%3F",
 		"ftp://bob:s3cret@h/x#y":    "%23",
 		"ftp://bob:s3cret@h/a%2Fb":  "%2F belongs at the beginning",

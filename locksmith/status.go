@@ -28,17 +28,18 @@ func (r reply) positive() bool { return r.code >= 200 && r.code < 300 }
 // transient reports whether the same command may succeed later (RFC 959 section 4.2.1).
 func (r reply) transient() bool { return r.code >= 400 && r.code < 500 }
 
-// Info describes one lock.
-type Info struct {
-	Path    string
-	Held    bool
-	Holders []Holder // empty for a server without facts
-	Waiting int      // the length of the queue
-	Reply   string   // the text of ftplockd's reply if the lock is not held
+// Status describes one lock.
+type Status struct {
+	Path        string
+	Held        bool
+	Holders     []Holder // empty on a server without FeatureTokens
+	Waiting     int      // the length of the queue
+	Unsupported Unsupported
 
 	since   time.Time // of a directory on a server without facts; zero if unknown
 	busy    bool      // MKD would be refused, held or not
 	refused bool      // MKD would be refused for good
+	refusal string    // the text of a refusal to describe the lock
 }
 
 // Holder is one client that holds a lock.
@@ -48,19 +49,22 @@ type Holder struct {
 	Expires time.Duration // from now; 0 if never
 	Shared  bool
 	Token   uint64
-	Mine    bool // this connection or another one with the same nonce acquired the lock
+	Mine    bool // this connection or another one with the same JobKey acquired the lock
 
 	own     bool // this connection acquired the lock
 	adopted uint64
 	lease
 }
 
-// newInfo reads the lines of facts in a reply to SITE LOCK INFO (RFC 3659 section 7.2): " fact=value;fact=value; path".
-func newInfo(path string, r reply) Info {
+// newStatus reads the lines of facts in a reply to SITE LOCK INFO (RFC 3659 section 7.2): " fact=value;fact=value; path".
+func newStatus(path string, r reply) Status {
+	i := Status{Path: path}
 	if r.code != 211 {
-		return Info{Path: path, Reply: r.text()}
+		if text := r.text(); !strings.HasSuffix(text, ": not held") { // else the lock is free
+			i.refusal = text
+		}
+		return i
 	}
-	i := Info{Path: path}
 	for line := range strings.SplitSeq(r.raw, "\n") {
 		pairs, path, ok := strings.Cut(strings.TrimPrefix(line, " "), "; ")
 		if !ok || !strings.HasPrefix(strings.ToLower(pairs), "type=") {
@@ -73,7 +77,7 @@ func newInfo(path string, r reply) Info {
 }
 
 // add adds the facts of one line.
-func (i *Info) add(pairs string) {
+func (i *Status) add(pairs string) {
 	facts := make(map[string]string)
 	for pair := range strings.SplitSeq(pairs, ";") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -92,8 +96,8 @@ func (i *Info) add(pairs string) {
 	i.Waiting, _ = strconv.Atoi(facts["waiting"])
 	i.refused = facts["mkd"] == "refused"
 	token, err := strconv.ParseUint(facts["token"], 10, 64)
-	if facts["type"] != "lock" || err != nil {
-		return
+	if facts["type"] != "lock" || err != nil || token == 0 {
+		return // a hold without a token cannot be told from another one
 	}
 	h := Holder{
 		Owner: facts["account"] + "@" + facts["address"], Held: seconds("held"), Expires: seconds("left"), Shared: facts["shared"] == "yes",
@@ -105,7 +109,7 @@ func (i *Info) add(pairs string) {
 }
 
 // find returns the first holder that matches.
-func (i Info) find(fits func(Holder) bool) (Holder, bool) {
+func (i Status) find(fits func(Holder) bool) (Holder, bool) {
 	at := slices.IndexFunc(i.Holders, fits)
 	if at < 0 {
 		return Holder{}, false
@@ -114,10 +118,10 @@ func (i Info) find(fits func(Holder) bool) (Holder, bool) {
 }
 
 // ownHold returns the hold of this connection.
-func (i Info) ownHold() (Holder, bool) { return i.find(func(h Holder) bool { return h.own }) }
+func (i Status) ownHold() (Holder, bool) { return i.find(func(h Holder) bool { return h.own }) }
 
 // heldError returns the error of a client that was refused the lock.
-func (i Info) heldError(path string) *HeldError {
+func (i Status) heldError(path string) *HeldError {
 	e := &HeldError{Path: path, Waiting: i.Waiting}
 	if len(i.Holders) > 0 {
 		e.Holder, e.Held = i.Holders[0].Owner, i.Holders[0].Held
@@ -126,3 +130,44 @@ func (i Info) heldError(path string) *HeldError {
 	}
 	return e
 }
+
+// A Feature is a promise of ftplockd that other servers cannot make.
+type Feature string
+
+// The features of a server.
+const (
+	// FeatureLease: Lock.Context ends before the server can grant the lock to another client.
+	FeatureLease Feature = "lease"
+	// FeatureTokens: each grant has a fencing token.
+	FeatureTokens Feature = "tokens"
+	// FeatureRelease: Release never removes the lock of another client, and a lost reply leaves no lock behind.
+	FeatureRelease Feature = "release"
+	// FeatureGrace: the lock of a client that died ends after Config.Grace.
+	FeatureGrace Feature = "grace"
+	// FeatureMaxAge: Options.MaxAge limits the age of the lock.
+	FeatureMaxAge Feature = "max age"
+	// FeatureShared: several clients can hold one lock (Options.Shared).
+	FeatureShared Feature = "shared"
+	// FeatureQueue: waiting clients get the lock in the order in which they asked. Without it, Acquire tries at random times.
+	FeatureQueue Feature = "queue"
+	// FeatureStaged: the server publishes an upload in one step. Without it, Put uploads to a temporary name and renames it.
+	FeatureStaged Feature = "staged uploads"
+)
+
+// Unsupported are the features that a server does not have. It is also the error, which matches ErrRefused, for options that need them.
+type Unsupported []Feature
+
+// Has reports whether the server lacks the feature.
+func (u Unsupported) Has(f Feature) bool { return slices.Contains(u, f) }
+
+// Error is of the form "the server does not support max age, shared".
+func (u Unsupported) Error() string {
+	var names []string
+	for _, f := range u {
+		names = append(names, string(f))
+	}
+	return "the server does not support " + strings.Join(names, ", ")
+}
+
+// Unwrap makes the error match ErrRefused.
+func (u Unsupported) Unwrap() error { return ErrRefused }
