@@ -29,6 +29,18 @@ func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) 
 	return lock.DirectoryID{}, err
 }
 
+// Check implements [lock.Disk].
+func (d *Disk) Check(_ context.Context, n lock.Name) error {
+	if !d.o.MakeDirectories {
+		return nil
+	}
+	err := d.lanes.run(n.Parent(), func(p *parent) error { return d.freeName(p, n) })
+	if errors.Is(err, lock.ErrNoParent) {
+		return nil
+	}
+	return err
+}
+
 // Create implements [lock.Disk]. It does not return before mkdir does, even if ctx ends.
 func (d *Disk) Create(_ context.Context, n lock.Name) (id lock.DirectoryID, err error) {
 	err = d.lanes.run(n.Parent(), func(p *parent) (err error) {
