@@ -12,8 +12,9 @@ import (
 // grant is one acquisition of a site's lock for a job.
 type grant struct {
 	visit *visit
-	lock  *lock.Session // of the manager: it acquires and holds the lock
-	end   sync.Mutex    // held while the end of the hold is set
+	lock  *lock.Session // of the manager: it acquires and holds the lock; nil: the process before a restart acquired it
+	id    lock.SessionID
+	end   sync.Mutex // held while the end of the hold is set
 
 	// The manager's mutex guards these.
 
@@ -234,10 +235,11 @@ func (s *Session) addWait(w *Waiting) {
 // acquire begins the acquisition of an attempt, for its first request.
 func (m *Manager) acquire(ctx context.Context, a *attempt, w *Waiting) {
 	g := &grant{visit: w.visit, lock: m.table.OpenJob(w.owner)}
+	g.id = g.lock.ID()
 	g.lock.SetMaxLocks(w.session.maxLocks)
 	g.lock.SetWait(w.until - m.clock.Now().Boot)
 	m.mu.Lock()
-	m.grants[g.lock.ID()] = g
+	m.grants[g.id] = g
 	m.mu.Unlock()
 	_, adopted, queued, err := g.lock.AcquireOrWait(ctx, w.visit.site.name, func() { m.wake(a) })
 	g.adopted = adopted != 0

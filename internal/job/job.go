@@ -19,6 +19,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,7 @@ func New(o Options) *Manager {
 			}
 			v.left, v.ended, j.ended = now.Boot, now.Boot, now.Boot
 			v.publish(h.Owner, h.Token, "", false, now)
+			m.grants[h.Owner.Session] = &grant{visit: v, id: h.Owner.Session, token: h.Token, live: true}
 			if j.inList == nil {
 				j.inList = m.ended.PushBack(j)
 			}
@@ -112,6 +114,7 @@ func (m *Manager) Observe(r *lock.Record) {
 	case g == nil:
 	case r.Kind == lock.Granted:
 		g.token, g.live = r.Hold.Token, true
+		maps.DeleteFunc(m.grants, func(_ lock.SessionID, old *grant) bool { return r.Replaces != 0 && old.token == r.Replaces })
 	case r.Hold.Token == g.token:
 		switch r.Cause {
 		case lock.CauseExpire, lock.CauseBreak, lock.CauseHostGone: // after an idle end the job may continue
@@ -127,12 +130,14 @@ func (m *Manager) Observe(r *lock.Record) {
 
 // endGrant forgets a grant whose hold has ended or was never given. tidy closes its session later.
 func (m *Manager) endGrant(g *grant) {
-	if m.grants[g.lock.ID()] != g {
+	if m.grants[g.id] != g {
 		return
 	}
 	g.live = false
-	delete(m.grants, g.lock.ID())
-	m.idle = append(m.idle, g.lock)
+	delete(m.grants, g.id)
+	if g.lock != nil {
+		m.idle = append(m.idle, g.lock)
+	}
 	if v := g.visit; v.grant == g {
 		v.grant = nil
 	}
@@ -383,6 +388,7 @@ func (m *Manager) drop(v *visit) {
 	}
 	delete(j.visits, is.name)
 	if is.visits--; is.visits == 0 && (is.changes == 0 || !m.isUnknown(is, m.clock.Now().Boot)) {
+		m.unknownUntil = max(m.unknownUntil, is.unseenUntil) // a client may look at any number of sites
 		delete(m.sites, is.name)
 	}
 	if len(j.visits) == 0 && j.open == 0 {

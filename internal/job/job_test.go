@@ -24,6 +24,7 @@ type server struct {
 	rule    job.Rule
 	content []string // who changed what, in order
 	remarks []string
+	adopted map[lock.Token]bool
 }
 
 // failingLog is a log whose writes fail at will.
@@ -48,7 +49,7 @@ func (d *hostDisk) Check(_ context.Context, n lock.Name) error {
 }
 
 func newServer(t *testing.T, change ...func(*job.Rule)) *server {
-	s := &server{T: t, clock: locktest.NewFakeClock(), log: &failingLog{Memory: locktest.NewMemory()}, disk: &hostDisk{}}
+	s := &server{T: t, clock: locktest.NewFakeClock(), log: &failingLog{Memory: locktest.NewMemory()}, disk: &hostDisk{}, adopted: make(map[lock.Token]bool)}
 	s.rule = job.Rule{Match: "/www/*/.lock", Wait: 15 * time.Second, Turn: 2 * time.Second}
 	for _, f := range change {
 		f(&s.rule)
@@ -75,6 +76,9 @@ func (s *server) start() {
 	s.table, err = lock.NewTable(s.Context(), lock.Options{Log: s.log, Disk: s.disk, Clock: s.clock, Rules: rules, Observe: func(r *lock.Record) {
 		if r.Cause == lock.CauseRefuse || r.Cause == lock.CauseTwoRuns {
 			s.remarks = append(s.remarks, r.Note)
+		}
+		if r.Cause == lock.CauseAdopt {
+			s.adopted[r.Hold.Token] = true
 		}
 		if jobs != nil {
 			jobs.Observe(r)
