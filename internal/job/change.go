@@ -182,6 +182,17 @@ func (m *Manager) begin(ctx context.Context, w *Waiting, explicit bool) (waits b
 		case explicit:
 			m.mu.Unlock()
 			return false, nil
+		}
+		stale := v.stale(now, m.unknownUntil)
+		switch {
+		case w.look:
+		case stale != nil:
+			if held != nil { // by a look that came after a refusal was cleared
+				held.unused = true
+			}
+			m.mu.Unlock()
+			m.adjust(held)
+			return false, m.refuse(ctx, w, stale)
 		case held != nil:
 			held.turn = 0
 			m.mu.Unlock()
@@ -193,10 +204,6 @@ func (m *Manager) begin(ctx context.Context, w *Waiting, explicit bool) (waits b
 			m.endGrant(held)
 			m.mu.Unlock()
 			continue
-		}
-		if stale := v.stale(now, m.unknownUntil); stale != nil && !w.look {
-			m.mu.Unlock()
-			return false, m.refuse(ctx, w, stale)
 		}
 		a, joins := v.attempt, v.attempt != nil
 		if !joins {
@@ -398,7 +405,7 @@ func (m *Manager) adjust(grants ...*grant) (held bool) {
 		held = g.lock.EndAt(v.site.name, at, why)
 		g.end.Unlock()
 		if at != 0 && at <= now {
-			m.table.Expire(m.stop)
+			m.table.Expire(context.Background())
 		}
 	}
 	return held
@@ -472,7 +479,7 @@ func (w *Waiting) Withdraw() {
 	}
 	abandoned = abandoned && !a.polling
 	m.mu.Unlock()
-	ctx := context.WithoutCancel(m.stop)
+	ctx := context.Background()
 	if refused {
 		_ = m.refuse(ctx, w, &Error{Cause: Other, Why: errWithdrawn})
 	}
@@ -491,7 +498,7 @@ func (m *Manager) abandon(a *attempt) {
 	m.mu.Unlock()
 	if queued != nil { // otherwise acquire finds that nobody waits
 		queued.Withdraw()
-		m.finish(context.WithoutCancel(m.stop), a, g, lock.ErrEnded, true)
+		m.finish(context.Background(), a, g, lock.ErrEnded, true)
 	}
 }
 

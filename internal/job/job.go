@@ -151,7 +151,7 @@ func (m *Manager) tidy() {
 	m.idle = nil
 	m.mu.Unlock()
 	for _, s := range idle {
-		s.Close(m.stop)
+		s.Close(context.Background())
 	}
 }
 

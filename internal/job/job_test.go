@@ -22,6 +22,7 @@ type server struct {
 	table   *lock.Table
 	jobs    *job.Manager
 	rule    job.Rule
+	rules   *lock.Rules
 	content []string // who changed what, in order
 	remarks []string
 	adopted map[lock.Token]bool
@@ -72,6 +73,7 @@ func (s *server) start() {
 	if err != nil {
 		s.Fatal(err)
 	}
+	s.rules = rules
 	var jobs *job.Manager
 	s.table, err = lock.NewTable(s.Context(), lock.Options{Log: s.log, Disk: s.disk, Clock: s.clock, Rules: rules, Observe: func(r *lock.Record) {
 		if r.Cause == lock.CauseRefuse || r.Cause == lock.CauseTwoRuns {
@@ -446,6 +448,40 @@ func TestATurnEndsWithoutAChange(t *testing.T) {
 	a.close()
 }
 
+// The lock that a look took does not allow a change that the job has not seen.
+func TestAClearedJobIsRefusedAfterTheNextChange(t *testing.T) {
+	s := newServer(t)
+	a, b := s.connect("a"), s.connect("b")
+	a.look("1/x")
+	s.pass(3 * time.Second)
+	b.accepted("1/x")
+	first := s.connect("a")
+	first.refused("1/x", "being changed by b")
+	a.close()
+	first.close()
+	s.pass(4 * time.Second)
+	a = s.connect("a")
+	w, _ := a.begin(true, "1/x")
+	change, err := s.connect("a").begin(false, "1/x")
+	if w == nil || err != nil {
+		t.Fatal(w, err)
+	}
+	change.Withdraw()
+	s.jobs.Clear("/www/1/.lock", "", "")
+	b.accepted("1/y")
+	b.close()
+	if err := a.await(w, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !s.held("1") {
+		t.Error("the look has no turn")
+	}
+	a.refused("1/x", "changed by b")
+	if s.held("1") {
+		t.Error("a refused job holds the lock")
+	}
+}
+
 func TestABrokenLockRefusesTheRest(t *testing.T) {
 	s := newServer(t)
 	a := s.connect("a")
@@ -498,6 +534,37 @@ func TestAfterARestartAJobLooksFirst(t *testing.T) {
 	a.close()
 	s.pass(4 * time.Second)
 	s.run("a", "-1/x", "1/x")
+}
+
+func TestNewRulesForgetThatJobsHaveNotLooked(t *testing.T) {
+	s := newServer(t)
+	s.run("b", "1/x")
+	s.pass(4 * time.Second)
+	s.rule.Turn++
+	s.jobs.SetRules(job.NewRules(s.rules, []job.Rule{s.rule}))
+	s.run("b", "1/x")
+	s.pass(4 * time.Second)
+	a := s.connect("a")
+	a.refused("1/x", "changed by b")
+	a.close()
+	s.pass(10 * time.Minute)
+	s.run("a", "1/x")
+}
+
+func TestARemovedRuleEndsTheLockWithItsJob(t *testing.T) {
+	s := newServer(t)
+	a := s.connect("a")
+	a.accepted("1/x")
+	s.jobs.SetRules(job.NewRules(s.rules, nil))
+	if w, err := s.connect("b").begin(false, "1/x"); w != nil || err != nil {
+		t.Errorf("a change without a rule: %v, %v", w, err)
+	}
+	if a.close(); !s.held("1") {
+		t.Error("the lock ends before the grace")
+	}
+	if s.pass(3 * time.Second); s.held("1") {
+		t.Error("the lock outlives its job")
+	}
 }
 
 func TestExplicitLocksWin(t *testing.T) {

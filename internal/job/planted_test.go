@@ -15,8 +15,8 @@ var modelBugs = flag.Int("model.bugs", 1, "so many of the planted bugs, drawn at
 
 // planted are bugs that the model test must find: the text in a file, and what replaces it.
 var planted = []struct{ name, file, is, becomes string }{
-	{"a job overwrites changes made since its look", "visit.go", "if s.changes <= seen {", "if true {"},
-	{"a refused job changes files", "change.go", "case !w.look && v.refused != nil:", "case false:"},
+	{"a job overwrites changes made since its look", "visit.go", "if s.changes <= seen {", "if s.changes <= seen || true {"},
+	{"a job that is refused while it waits gets the lock", "change.go", "refused := v.refused\n\tif refused == nil && changes", "var refused *Error\n\tif refused == nil && changes"},
 	{"only the first change compares the counter", "change.go", "refused = v.stale(now.Boot, m.unknownUntil)\n", "\n"},
 	{"each session renews what a job remembers of its look", "visit.go", "now >= m.looked+rememberLook", "now >= m.ended+rememberLook"},
 	{"a refusal is forgotten after the grace", "visit.go", "now < m.ended+rememberRefused", "false"},
