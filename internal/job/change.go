@@ -22,6 +22,7 @@ type grant struct {
 	live    bool      // the hold stands
 	turn    lock.Time // end of the turn of a job that has only looked; 0: it has changed files
 	unused  bool      // the job does not need the hold
+	taken   bool      // the job has sent MKD, too
 	adopted bool      // the job acquired it before a restart
 }
 
@@ -82,12 +83,53 @@ func (s *Session) Under(path lock.Name) *lock.Session {
 // grantOf returns the hold of the session's job at the site of a path, or nil.
 func (s *Session) grantOf(path lock.Name) *grant {
 	name, _ := s.manager.rules.site(path)
+	return s.grantAt(name)
+}
+
+// grantAt returns the hold of a lock by the session's job, or nil.
+func (s *Session) grantAt(name lock.Name) *grant {
 	for _, j := range []*job{s.own, s.job} {
-		if name != "" && j != nil && j.visits[name] != nil && j.visits[name].grant != nil {
+		if j != nil && j.visits[name] != nil && j.visits[name].grant != nil {
 			return j.visits[name].grant
 		}
 	}
 	return nil
+}
+
+// Take is MKD of a lock that the session's job holds automatically: the job keeps it as after a change, and may release it. Take returns
+// false if the job does not hold it.
+func (s *Session) Take(name lock.Name) (lock.Hold, bool) {
+	m := s.manager
+	m.mu.Lock()
+	g := s.grantAt(name)
+	if g != nil {
+		g.taken, g.turn = true, 0
+	}
+	m.mu.Unlock()
+	if g == nil || !m.adjust(g) {
+		return lock.Hold{}, false
+	}
+	g.lock.Touch()
+	h, err := g.lock.ActsFor(name)
+	return h, err == nil
+}
+
+// Release is RMD of a lock that the session's job holds automatically: only after Take it ends the hold, otherwise the error is
+// lock.ErrAutomatic. mine is false if the job does not hold it.
+func (s *Session) Release(ctx context.Context, name lock.Name) (mine bool, err error) {
+	m := s.manager
+	m.mu.Lock()
+	g := s.grantAt(name)
+	taken := g != nil && g.taken
+	m.mu.Unlock()
+	switch {
+	case g == nil:
+		return false, nil
+	case !taken:
+		return true, lock.ErrAutomatic
+	}
+	defer m.tidy()
+	return true, g.lock.Release(ctx, name)
 }
 
 // Published counts a change of a path. Call it within the lock.Session.Write of the change, with the token of its permit. file reports that

@@ -625,6 +625,26 @@ func TestTheHolderByMKDChangesTheSite(t *testing.T) {
 	a.accepted("1/x")
 }
 
+func TestTheJobOfALockMayTakeAndReleaseIt(t *testing.T) {
+	s := newServer(t)
+	a, b := s.connect("a"), s.connect("b")
+	a.look("1/x")
+	if mine, err := a.job.Release(t.Context(), "/www/1/.lock"); !mine || err != lock.ErrAutomatic {
+		t.Errorf("RMD without MKD: %v, %v", mine, err)
+	}
+	if _, mine := b.job.Take("/www/1/.lock"); mine {
+		t.Error("another job takes the lock")
+	}
+	h, mine := a.job.Take("/www/1/.lock")
+	if s.pass(time.Minute); !mine || h.Token == 0 || !s.held("1") {
+		t.Errorf("MKD: %v, %+v", mine, h)
+	}
+	if mine, err := a.job.Release(t.Context(), "/www/1/.lock"); !mine || err != nil || s.held("1") {
+		t.Errorf("RMD: %v, %v", mine, err)
+	}
+	a.accepted("1/x")
+}
+
 func TestTwoProgramsAsOneJobAreNoted(t *testing.T) {
 	s := newServer(t)
 	a, b := s.connect("a"), s.connect("a")
