@@ -26,6 +26,7 @@ type server struct {
 	content []string // who changed what, in order
 	remarks []string
 	adopted map[lock.Token]bool
+	unused  []lock.Token // of holds that ended so
 }
 
 // failingLog is a log whose writes fail at will.
@@ -78,6 +79,9 @@ func (s *server) start() {
 	s.table, err = lock.NewTable(s.Context(), lock.Options{Log: s.log, Disk: s.disk, Clock: s.clock, Rules: rules, Observe: func(r *lock.Record) {
 		if r.Cause == lock.CauseRefuse || r.Cause == lock.CauseTwoRuns {
 			s.remarks = append(s.remarks, r.Note)
+		}
+		if r.Cause == lock.CauseUnused {
+			s.unused = append(s.unused, r.Hold.Token)
 		}
 		if r.Cause == lock.CauseAdopt {
 			s.adopted[r.Hold.Token] = true

@@ -284,8 +284,14 @@ func (m *model) clear(site string) {
 	}
 }
 
-// check finds locks that should have ended.
+// check finds locks that should have ended, or should not have.
 func (m *model) check() {
+	for _, token := range m.unused {
+		if _, used := m.used[token]; used {
+			m.Fatalf("token %d ends as unused, but was used", token)
+		}
+	}
+	m.unused = nil
 	for _, site := range []string{"1", "2"} {
 		h, account := m.holder(site)
 		if account == "" {

@@ -17,7 +17,7 @@ var modelBugs = flag.Int("model.bugs", 1, "so many of the planted bugs, drawn at
 var planted = []struct{ name, file, is, becomes string }{
 	{"a job overwrites changes made since its look", "visit.go", "if s.changes <= seen {", "if s.changes <= seen || true {"},
 	{"a job that is refused while it waits gets the lock", "change.go", "refused := v.refused\n\tif refused == nil && changes", "var refused *Error\n\tif refused == nil && changes"},
-	{"only the first change compares the counter", "change.go", "refused = v.stale(now.Boot, m.unknownUntil)\n", "\n"},
+	{"a job that waited does not compare the counter", "change.go", "refused = v.stale(now.Boot, m.unknownUntil)\n", "\n"},
 	{"each session renews what a job remembers of its look", "visit.go", "now >= m.looked+rememberLook", "now >= m.ended+rememberLook"},
 	{"a refusal is forgotten after the grace", "visit.go", "now < m.ended+rememberRefused", "false"},
 	{"a used look is remembered for ten minutes", "visit.go", "|| m.changed && now >= m.ended+rememberUsed", ""},
