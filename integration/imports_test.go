@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"internal/lock/":         {"internal/lock"}, // every store
 	"internal/lock/locktest": {"internal/lock"},
 	"internal/powerloss":     {},
+	"internal/job":           {"internal/lock"},
 	"reaper":                 {"internal/lock"},
 	"driver":                 {"internal/lock", "internal/files", "internal/control", "internal/event", "internal/guessing", "internal/status"},
 	"locksmith":              {},
@@ -63,6 +64,7 @@ var allowedInTests = map[string][]string{
 	"internal/lock":           {"internal/lock", "internal/lock/locktest"},
 	"internal/lock/":          {"internal/lock/locktest", "internal/files", "internal/powerloss"},
 	"internal/files":          {"internal/powerloss"},
+	"internal/job":            {"internal/lock", "internal/lock/locktest"},
 	"internal/hook":           {"internal/lock"},
 	"internal/lock/hostdir":   {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
 	"internal/lock/etcd":      {"internal/lock/locktest", "integration/etcdtest"},

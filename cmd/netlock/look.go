@@ -21,8 +21,8 @@ func newInfoCommand(s *settings) *cobra.Command {
 		Use:   "info URL",
 		Short: "print the holder of a lock",
 		Long: `Info prints whether the lock is held and, on ftplockd, its holder and the time
-until it expires. The exit status is 0 in both cases, and 73 if the server reports
-that the name is no lock.
+until it expires. The exit status is 0 in both cases, and 73 if the server
+reports that the name is no lock.
 
 With --json it prints an object with name, held, holders and waiting (the length
 of the queue). A holder has holder (account@address), token, age_seconds,

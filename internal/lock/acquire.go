@@ -136,7 +136,7 @@ func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Ins
 
 // newHold returns a hold of the session with the next token.
 func (st *State) newHold(s *sessionState, name Name, rule *Rule, now Instant) Hold {
-	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked}
+	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked, Job: s.job}
 }
 
 // grant gives the session, or its job, the lock. Unless Disk.Free has just succeeded, the disk first makes the directory or checks that
@@ -256,6 +256,9 @@ func (e *HostError) heldError(now Instant) *HeldError {
 // shares reports whether the session holds locks of the rule together with others.
 func (s *sessionState) shares(rule *compiledRule) bool {
 	c := &rule.contention
+	if s.job {
+		return false
+	}
 	if len(c.Shared) > 0 {
 		return slices.Contains(c.Shared, s.owner.Account)
 	}

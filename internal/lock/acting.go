@@ -26,6 +26,10 @@ func (s *sessionState) reasonFor(h *liveHold) actReason {
 		return stranger
 	case h.session == s && !h.Automatic:
 		return bySession
+	case s.adoptsJob(h):
+		return byNonce
+	case s.job || h.Job:
+		return stranger
 	case h.view != nil && (h.view.job == s.clientJob || h.view.job == s.ownJob):
 		return byAutomaticJob
 	case h.Automatic:
@@ -73,9 +77,9 @@ func (st *State) sameProgram(s *sessionState, h *liveHold) bool {
 	return true
 }
 
-// networkOf returns one text for all addresses that count as the address of one client. An IPv6 machine changes the last 64 bits at will,
+// NetworkOf returns one text for all addresses that count as the address of one client. An IPv6 machine changes the last 64 bits at will,
 // so only the first 64 count, except for link-local addresses, whose first 64 bits are the same in a whole network.
-func networkOf(address string) string {
+func NetworkOf(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
 		return address

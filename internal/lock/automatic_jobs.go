@@ -24,12 +24,12 @@ type jobKey struct {
 	session                 SessionID
 }
 
-// keyOf returns the key of an owner's job. IPv6 addresses count as in networkOf.
+// keyOf returns the key of an owner's job. IPv6 addresses count as in NetworkOf.
 func keyOf(o Owner) jobKey {
 	if o.Nonce != "" {
 		return jobKey{account: o.Account, nonce: o.Nonce}
 	}
-	return jobKey{account: o.Account, address: networkOf(o.Address)}
+	return jobKey{account: o.Account, address: NetworkOf(o.Address)}
 }
 
 // job is the sessions with one jobKey.

@@ -69,9 +69,13 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 	if s.closed && len(q.guards) > 0 {
 		return Permit{}, ErrEnded
 	}
+	holder := s
+	if w.Under != nil {
+		holder = w.Under.s
+	}
 	var refused *ProtectedError
 	for _, name := range q.guards {
-		h, err := st.usableHold(s, w, name, false, now)
+		h, err := st.usableHold(holder, w, name, false, now)
 		switch {
 		case err == nil && permit.Lock == "":
 			permit = Permit{Lock: name, Token: h.Token, Owner: h.Owner}
@@ -168,6 +172,8 @@ type Write struct {
 	// protect or contain the path now.
 	Begun  bool
 	Permit Permit
+	// Under is the session whose holds count for the locks that protect the path: one of OpenJob; nil: the session itself.
+	Under *Session
 }
 
 // ProtectedError reports that a lock protects a path from the session. It matches fs.ErrPermission and Why.

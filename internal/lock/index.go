@@ -60,7 +60,7 @@ func (st *State) sessionOf(o Owner, at Time) *sessionState {
 	if s := st.sessions[o.Session]; s != nil {
 		return s
 	}
-	s := &sessionState{owner: o, network: networkOf(o.Address), closed: true, closedAt: at}
+	s := &sessionState{owner: o, network: NetworkOf(o.Address), closed: true, closedAt: at}
 	st.sessions[o.Session] = s
 	return s
 }

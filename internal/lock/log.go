@@ -51,6 +51,9 @@ type Disk interface {
 	// directories, Make only checks that the name is free and returns the zero id; for an existing directory the error matches fs.ErrExist.
 	// Make removes a directory that a crash of this server left between Make and its record, or moves it aside with its files.
 	Make(ctx context.Context, n Name) (DirectoryID, error)
+	// Check returns nil if a grant without a directory may have the name. With directories of locks the errors are those of Make, except
+	// ErrNoParent; without them Check returns nil.
+	Check(ctx context.Context, n Name) error
 	// Create makes the directory for the first file in a held lock, if locks have no directories otherwise. Its errors are those of Make.
 	Create(ctx context.Context, n Name) (DirectoryID, error)
 	// Remove removes the directory of a hold that is about to end. If it is not empty, the error is ErrNotEmpty for CauseRelease; for

@@ -34,7 +34,7 @@ func (h *Hold) MaxAge() time.Duration { return shorterLimit(h.Rule.MaxAge, h.Ask
 
 // Grace returns how long after its connection the hold ends; false if it outlives that.
 func (h *Hold) Grace() (time.Duration, bool) {
-	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect || h.Automatic
+	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect || h.Automatic || h.Job
 	switch {
 	case byRule && h.Asked.Release:
 		return min(h.Rule.Grace, h.Asked.Grace), true
@@ -71,6 +71,8 @@ func (h *liveHold) latest() (at Time, why Cause) {
 		return 0, CauseUndeliver
 	case h.turn != 0 && h.turn < min(age, grace):
 		return h.turn, CauseUnused
+	case h.endAt != 0 && h.endAt <= min(age, grace):
+		return h.endAt, h.endCause
 	case grace < age:
 		return grace, CauseDisconnect
 	default:

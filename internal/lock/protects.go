@@ -21,7 +21,9 @@ func (p *Protection) clone() Protection {
 	if p == nil {
 		return Protection{}
 	}
-	return Protection{slices.Clone(p.Paths), p.WriteAs}
+	c := *p
+	c.Paths = slices.Clone(p.Paths)
+	return c
 }
 
 // compileProtected compiles the patterns that the rules protect. The errors hold a *ProtectsError for each path that is wrong.
@@ -79,19 +81,26 @@ var errManyWays error = &matchingError{"fits a protected pattern in too many way
 //
 // If the path matches a pattern in too many ways, the error matches fs.ErrPermission.
 func (r *Rules) Guards(path Name) ([]Name, error) {
-	var guards []Name
+	var guards, yielding []Name
 	if path == "/" || len(r.protectedPatterns) == 0 || r.find(path) != nil {
 		return nil, nil
 	}
 	for _, p := range r.protectedPatterns {
+		to := &guards
+		if p.rule.protection.Yields {
+			to = &yielding
+		}
 		whole := p.names(path, func(n Name) {
-			if r.find(n) == p.rule && !slices.Contains(guards, n) {
-				guards = append(guards, n)
+			if r.find(n) == p.rule && !slices.Contains(*to, n) {
+				*to = append(*to, n)
 			}
 		})
 		if !whole {
 			return nil, errManyWays
 		}
+	}
+	if len(guards) == 0 {
+		return yielding, nil
 	}
 	return guards, nil
 }

@@ -11,6 +11,7 @@ type Hold struct {
 	Renewed  Instant // start of its age; Acquired at first
 	// Automatic is set if the first look or change of a job acquired it, see [Automatic].
 	Automatic bool
+	Job       bool // a session of OpenJob acquired it
 	Shared    bool // other shared holds of the name may stand at the same time
 	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, does not
 	// change, and has no Contention, no Protection and no Automatic.

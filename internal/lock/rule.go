@@ -50,6 +50,10 @@ type Protection struct {
 	Paths []string
 	// WriteAs names the sessions that change them under the hold of a session that has ended.
 	WriteAs WritePolicy
+	// Yields makes a path that another rule protects, too, need only the lock of that rule.
+	Yields bool
+	// Advises makes the paths known, see [Rules.Yielding], without any refusal.
+	Advises bool
 }
 
 // WritePolicy names the sessions that may change the files that a held lock protects. Files in its directory may be changed by every

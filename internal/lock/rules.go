@@ -15,6 +15,7 @@ type Rules struct {
 	rules             []*compiledRule
 	protectedPatterns []*pattern // protected paths, in the order of the rules
 	automaticPatterns []*pattern // paths of automatic rules, including rules that only report, and the directories that contain these paths
+	yieldingPatterns  []*pattern // paths of rules that yield, including rules that only advise, and the directories that contain these paths
 	prefixes          []Name
 	prefixSet         map[Name]struct{} // prefixes as a set
 	limited           bool              // some rule has a limit
@@ -56,6 +57,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 	}
 	errs = append(errs, r.compileProtected(rules)...)
 	errs = append(errs, r.compileAutomatic()...)
+	r.compileYielding()
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -22,8 +22,10 @@ const maxNonce = 128
 const goneTimeout = 100 * time.Millisecond
 
 // Open begins a session with the account, address and nonce of o and a new id. Close ends it.
-func (t *Table) Open(o Owner) *Session {
-	s := &sessionState{owner: o, network: networkOf(o.Address)}
+func (t *Table) Open(o Owner) *Session { return t.open(&sessionState{owner: o}) }
+
+func (t *Table) open(s *sessionState) *Session {
+	s.network = NetworkOf(s.owner.Address)
 	t.do(func(st *State, now Instant) {
 		t.sessions++
 		s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now

@@ -96,6 +96,8 @@ type liveHold struct {
 	contested      bool           // another session of the same account and address was refused the lock since the grant
 	view           *jobView       // with an automatic rule: the view of the job whose sessions may use the hold; nil: none
 	turn           Time           // with Automatic: end of a turn for a job that has only looked; 0: it has changed files
+	endAt          Time           // of EndAt: it ends at this time at the latest; 0: no such time
+	endCause       Cause          // with endAt: the cause
 	sentMKD        bool           // with Automatic: the job also sent MKD
 	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
 	groupEnd       cachedDeadline // of a group that stands after its own deadline
@@ -146,9 +148,10 @@ type waiter struct {
 // sessionState is a client connection that is open, or has ended and still has holds.
 type sessionState struct {
 	owner     Owner
-	network   string // networkOf its address
+	network   string // NetworkOf its address
 	clientJob *job   // the job of all sessions of its client; nil: the session ended before a restart
 	ownJob    *job   // the job of this session alone, for rules with job = "session"; nil: none
+	job       bool   // it holds locks for a job, see OpenJob
 	opened    Instant
 	closed    bool
 	closedAt  Time
@@ -239,7 +242,13 @@ func (n *node) takenWithin() *node {
 func (st *State) lockWithin(s *sessionState, name Name) *node {
 	dir := st.nodes[name]
 	n := dir.takenWithin()
-	if n == nil || n == dir || dir.below > 1 || n.claim != nil || !n.holds[0].Automatic {
+	if n == nil || n == dir || dir.below > 1 || n.claim != nil {
+		return n
+	}
+	if h := n.holds[0]; h.Job && (h.session == s || st.advises(n.name)) {
+		return nil
+	}
+	if !n.holds[0].Automatic {
 		return n
 	}
 	job, rule := n.holds[0].view.job, st.rules.automaticFor(n.name)

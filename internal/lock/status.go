@@ -172,7 +172,7 @@ func (t *Table) Children(dir Name) []Name {
 		}
 		return nil
 	}
-	return t.namesWhere(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic })
+	return t.namesWhere(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic && !n.holds[0].Job })
 }
 
 // All returns all held locks, sorted by name, each as it was at some moment of the call.
@@ -222,13 +222,13 @@ func (t *Table) Queue(name Name) []Queued {
 	return all
 }
 
-// Sessions returns the open sessions, sorted by id.
+// Sessions returns the open sessions of clients, sorted by id.
 func (t *Table) Sessions() []SessionStatus {
 	t.mu.Lock()
 	var all []SessionStatus
 	steps := 0
 	for _, s := range t.st.sessions {
-		if !s.closed {
+		if !s.closed && !s.job {
 			all = append(all, SessionStatus{Owner: s.owner, Opened: s.opened, Holds: len(s.holds)})
 		}
 		t.walkLocked(&steps)

@@ -108,7 +108,7 @@ func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 		return nil
 	}
 	for _, h := range holds {
-		if h.Automatic { // it never has a directory
+		if h.Automatic || h.Job { // it never has a directory
 			continue
 		}
 		id, gone, err := t.disk.Restore(ctx, h)
@@ -284,6 +284,8 @@ func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 		})
 	}()
 	switch {
+	case c.isGrant && c.record.Hold.Job:
+		err = t.disk.Check(ctx, c.record.Hold.Name)
 	case c.isGrant:
 		id, err = t.disk.Make(ctx, c.record.Hold.Name)
 	case c.addsDirectory:

@@ -12,13 +12,18 @@ import (
 //
 // The result may be out of date at once. Make the change in [Session.Write].
 func (s *Session) MayWrite(ctx context.Context, path Name) (Permit, error) {
+	return s.MayMake(ctx, Write{Path: path})
+}
+
+// MayMake is MayWrite for a write that another session's hold allows, see Write.Under.
+func (s *Session) MayMake(ctx context.Context, w Write) (Permit, error) {
 	t := s.table
-	q, err := t.Rules().locksOfPath(path)
+	q, err := t.Rules().locksOfPath(w.Path)
 	if err != nil {
 		return Permit{}, err
 	}
 	t.mu.Lock()
-	permit, err := t.st.permit(s.s, Write{Path: path}, q, t.clock.Now())
+	permit, err := t.st.permit(s.s, w, q, t.clock.Now())
 	after := t.appended
 	t.mu.Unlock()
 	if err != nil {

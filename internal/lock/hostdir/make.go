@@ -33,6 +33,22 @@ func (d *Disk) Make(ctx context.Context, n lock.Name) (lock.DirectoryID, error) 
 	return lock.DirectoryID{}, err
 }
 
+// Check implements [lock.Disk].
+func (d *Disk) Check(_ context.Context, n lock.Name) error {
+	if !d.o.MakeDirectories {
+		return nil
+	}
+	dir, err := d.dirs.enter(n.Parent())
+	if err == nil {
+		defer d.dirs.leave(dir)
+		err = d.freeName(&dir.parent, n)
+	}
+	if errors.Is(err, lock.ErrNoParent) {
+		return nil
+	}
+	return err
+}
+
 // Create implements [lock.Disk]. It does not return before mkdir does, even if ctx ends.
 func (d *Disk) Create(_ context.Context, n lock.Name) (lock.DirectoryID, error) {
 	dir, err := d.dirs.enter(n.Parent())

@@ -34,6 +34,9 @@ func (d *Disk) Make(context.Context, lock.Name) (lock.DirectoryID, error) {
 	return lock.DirectoryID{Inode: d.last}, nil
 }
 
+// Check implements lock.Disk.
+func (d *Disk) Check(context.Context, lock.Name) error { return nil }
+
 // Create implements lock.Disk.
 func (d *Disk) Create(ctx context.Context, n lock.Name) (lock.DirectoryID, error) {
 	return d.Make(ctx, n)

@@ -1,0 +1,106 @@
+package lock
+
+import "context"
+
+// OpenJob begins a session of the server that holds locks for a job, see package job. Its holds differ from those of clients:
+//
+//   - They have no directory. The grant only checks that no directory of the host has the name.
+//   - No session of a client acts for them.
+//   - They end when the grace of their rule after the session is over, or at the time of EndAt.
+//   - After the end of the session, a session of OpenJob adopts them if it has the same account and nonce, or without a nonce the same
+//     account and address. So a job continues after a restart.
+func (t *Table) OpenJob(o Owner) *Session { return t.open(&sessionState{owner: o, job: true}) }
+
+// EndAt makes the session's hold of the name end at the time at the latest, with the cause. It replaces the time of an earlier call; 0
+// removes it. EndAt reports whether the session holds the name.
+func (s *Session) EndAt(n Name, at Time, why Cause) (held bool) {
+	s.table.do(func(st *State, now Instant) {
+		h := s.s.holds[n]
+		if h == nil || h.unacknowledged {
+			return
+		}
+		held = true
+		h.endAt, h.endCause = at, why
+		st.arm(h)
+	})
+	return held
+}
+
+// Remark appends a record to the history that changes nothing, with a cause such as CauseRefuse. hold has the name of the lock and the
+// owner that the record is about. On a full disk only observers get it.
+func (t *Table) Remark(ctx context.Context, why Cause, hold Hold, path Name, note string) error {
+	r, err := t.decide(ctx, func(now Instant, out *outcome) {
+		out.records = append(out.records, Record{
+			Kind: Published, Cause: why, Hold: hold, By: hold.Owner, At: now, Note: note, File: &Publication{Path: path},
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return t.log.Wait(ctx, r.end, false)
+}
+
+// adoptsJob reports whether a session of OpenJob continues the job of a hold whose session has ended.
+func (s *sessionState) adoptsJob(h *liveHold) bool {
+	if !s.job || !h.Job || !h.session.closed || h.Owner.Account != s.owner.Account || h.Owner.Nonce != s.owner.Nonce {
+		return false
+	}
+	return s.owner.Nonce != "" || h.session.network == s.network
+}
+
+// Yielding returns the lock that protects a path only as long as no other rule does, see [Protection]; "" if there is none. The directory
+// that contains protected paths has that lock, too. Rules that only advise count.
+func (r *Rules) Yielding(path Name) (lock Name) {
+	if len(r.yieldingPatterns) == 0 || r.find(path) != nil {
+		return ""
+	}
+	if path == "/" {
+		path = ""
+	}
+	for _, p := range r.protectedPatterns {
+		if !p.rule.protection.Yields && p.protects(r, path) {
+			return ""
+		}
+	}
+	for _, p := range r.yieldingPatterns {
+		p.names(path, func(n Name) {
+			if lock == "" && r.find(n) == p.rule {
+				lock = n
+			}
+		})
+		if lock != "" {
+			return lock
+		}
+	}
+	return ""
+}
+
+// protects reports whether a lock of the pattern protects the path, or may.
+func (p *pattern) protects(r *Rules, path Name) (found bool) {
+	whole := p.names(path, func(n Name) { found = found || r.find(n) == p.rule })
+	return found || !whole
+}
+
+// compileYielding compiles the patterns of rules that yield or advise.
+func (r *Rules) compileYielding() {
+	enforced := r.protectedPatterns[:0:0]
+	for _, p := range r.protectedPatterns {
+		all := []*pattern{p}
+		if p.rule.protection.Yields {
+			if root := p.rootPattern(); root != nil {
+				all = append(all, root)
+			}
+			r.yieldingPatterns = append(r.yieldingPatterns, all...)
+		}
+		if !p.rule.protection.Advises {
+			enforced = append(enforced, all...)
+		}
+	}
+	r.protectedPatterns = enforced
+}
+
+// advises reports whether the rule of a name only advises.
+func (st *State) advises(name Name) bool {
+	rule := st.rules.find(name)
+	return rule != nil && rule.protection.Advises
+}
