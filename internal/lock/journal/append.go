@@ -25,6 +25,7 @@ type records struct {
 	mu             sync.Mutex
 	coder          coder // its buffer has the lines that are not written yet
 	tail           *segment
+	nextSize       int64         // the size of the next segment, without the space for standing holds
 	endAt          lock.Position // the end of the last line
 	last           lock.Token    // the largest token in a record
 	reserved       lock.Token    // the largest token that may be given; a synced header has it

@@ -14,7 +14,7 @@ import (
 
 func benchScene(b *testing.B, durable bool) *Log {
 	s := newScene(b)
-	s.options = func(o *Options) { o.Durable, o.MaxSize, o.wrap = durable, DefaultMaxSize, nil }
+	s.options = func(o *Options) { o.Durable, o.Size, o.wrap = durable, DefaultSize, nil }
 	return s.mustOpen()
 }
 

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,8 +32,8 @@ func played(t *testing.T) (s *scene, path string, lines []string) {
 	return s, path, s.lines(path)
 }
 
-// turn begins a new segment.
-func (l *Log) turn() error { return l.keep(true) }
+// turn begins a new segment, and sweeps.
+func (l *Log) turn() error { return errors.Join(l.keep(true), l.Sweep(context.Background())) }
 
 // standing returns the names that stand after the lines of the last segment of played.
 func standing(lines []string) string {

@@ -73,7 +73,7 @@ func newScene(t testing.TB) *scene {
 }
 
 func (s *scene) open() (*Log, error) {
-	o := Options{Dir: s.state, Clock: s.clock, BootID: s.clock.boot, Durable: true, MaxSize: 64 << 10, wrap: s.faults.wrap}
+	o := Options{Dir: s.state, Clock: s.clock, BootID: s.clock.boot, Durable: true, Size: 64 << 10, wrap: s.faults.wrap}
 	if s.options != nil {
 		s.options(&o)
 	}

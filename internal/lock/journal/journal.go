@@ -4,7 +4,7 @@
 //
 // Guarantees: one server uses a state directory at a time. A record that Wait returned for survives the end of the process; with
 // Options.Durable and durable it survives a loss of power. Tokens keep growing after either, even without Durable. A full disk refuses
-// grants, renewals and changes of protected files, and no end of a hold: the log fills the space for the end of every hold with zeros in
+// all records that end nothing, and no end of a hold: the log fills the space for the end of every hold with zeros in
 // advance. A start writes the standing holds to a new segment and syncs it.
 //
 // Caveats: a release is not synced, so after a loss of power the lock may stand again until its age ends, which is safe.
@@ -27,8 +27,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// DefaultMaxSize is the usual size in bytes of a segment.
-const DefaultMaxSize = 4 << 20
+// DefaultSize is the usual size in bytes of the first segment of a start.
+const DefaultSize = 4 << 20
 
 // Options are the arguments of Open.
 type Options struct {
@@ -37,7 +37,7 @@ type Options struct {
 	BootID      string              // identifies this boot of the machine; "": each start counts as another boot
 	Durable     bool                // Wait syncs if its caller requests it
 	Log         *slog.Logger        // nil: silent
-	MaxSize     int64               // the size of a segment; with many locks it is larger; 0: DefaultMaxSize
+	Size        int64               // of the first segment of a start; the next ones are up to eight times as large, with many locks larger; 0: DefaultSize
 	HistoryAge  time.Duration       // old segments go when their last line is older; 0: never
 	HistorySize int64               // the oldest segments go when all old ones have more bytes; 0: any size
 	Synced      func(time.Duration) // is called with the duration of each sync; may be nil
@@ -95,8 +95,8 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxSize <= 0 {
-		o.MaxSize = DefaultMaxSize
+	if o.Size <= 0 {
+		o.Size = DefaultSize
 	}
 	if o.Synced == nil {
 		o.Synced = func(time.Duration) {}
@@ -171,7 +171,9 @@ func (l *Log) writeFirstSegment(found *content) error {
 		l.holdSpace += size
 	}
 	l.appendLine(&line{kind: syncedLine, number: uint64(l.endAt)}) // as soon as the segment has its number
+	l.nextSize = l.o.Size
 	size, _ := l.plan()
+	l.nextSize *= 2
 	err := l.fill(l.tail, size)
 	if isFull(err) {
 		l.o.Log.Warn("the disk is full: there is little or no space for grants", "path", l.dir)

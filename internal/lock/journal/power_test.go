@@ -60,7 +60,7 @@ func powerPlayNamed(name string) powerPlay {
 // open opens a log below a directory. Its syncs count where the process is recorded, and cost nothing elsewhere. Each start is another boot,
 // as after a loss of power.
 func (p powerPlay) open(base string, recorded bool) (*Log, error) {
-	o := Options{Dir: filepath.Join(base, "state"), Clock: lock.NewSystemClock(), Durable: p.durable, MaxSize: 4 << 10}
+	o := Options{Dir: filepath.Join(base, "state"), Clock: lock.NewSystemClock(), Durable: p.durable, Size: 4 << 10}
 	if p.prune {
 		o.HistorySize = 1
 	}

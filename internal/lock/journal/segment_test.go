@@ -61,7 +61,7 @@ func (t *table) release(ctx context.Context, h lock.Hold) error {
 // Clients acquire and release while segments come and go. At any moment the files on disk, as a kill leaves them, have what was acknowledged.
 func TestSegmentsUnderLoad(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.MaxSize = 20_000; o.wrap = func(f file) file { return unsynced{f} } }
+	s.options = func(o *Options) { o.Size = 20_000; o.wrap = func(f file) file { return unsynced{f} } }
 	l := s.mustOpen()
 	table := s.table(l)
 	const workers = 8
@@ -116,7 +116,7 @@ func TestSegmentsUnderLoad(t *testing.T) {
 		t.Errorf("%d holds", len(l.loaded.Holds))
 	}
 	all := s.numbers()
-	if all[len(all)-1] < 20 {
+	if all[len(all)-1] < 8 {
 		t.Errorf("%d segments", len(all))
 	}
 	entries := 0
@@ -172,6 +172,44 @@ func (s *scene) look(mu *sync.Mutex, acknowledged map[lock.Name]lock.Token) {
 type unsynced struct{ file }
 
 func (unsynced) Sync() error { return nil }
+
+// A busy server has larger segments, which are full less often. A new one does not grow for a few locks.
+func TestSegmentsOfABusyServerAreLarger(t *testing.T) {
+	s := newScene(t)
+	s.options = func(o *Options) { o.wrap = func(f file) file { return unsynced{f} } }
+	l := s.mustOpen()
+	for _, times := range []int64{1, 2, 4, 8, 8} {
+		if size, least := l.tail.size, times*l.o.Size; size < least || size > least+l.o.Size/2 {
+			t.Errorf("a segment has %d bytes, want about %d", size, least)
+		}
+		if err := l.turn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func() int64 { size, _ := l.plan(); return size }
+	before := next()
+	s.acquire(l, "/a_lock")
+	if after := next(); after != before && after != before+l.o.Size/steps {
+		t.Errorf("a lock makes the next segment grow from %d to %d bytes", before, after)
+	}
+}
+
+// Where a larger segment has no space, one of the usual size follows.
+func TestALargerSegmentIsNotNeeded(t *testing.T) {
+	s := newScene(t)
+	l := s.mustOpen()
+	s.faults.set(func(f *faults) { f.limit = l.o.Size * 7 / 4 })
+	for range 3 {
+		if err := l.turn(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(s.path())
+		if err != nil || info.Size() != l.tail.size || l.tail.size > l.o.Size*5/4+grantRoom {
+			t.Errorf("a segment has %d bytes, its file %v, %v", l.tail.size, info, err)
+		}
+		s.release(l, s.acquire(l, "/a_lock"))
+	}
+}
 
 // The holds that stand are written again, so that the history does not grow for the sake of one.
 func TestARewriteMakesOldSegmentsRemovable(t *testing.T) {
@@ -231,7 +269,7 @@ func TestARewriteLeavesSpaceForReleases(t *testing.T) {
 
 func TestManyLocksMakeSegmentsLarger(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.MaxSize, o.Durable = 1000, false }
+	s.options = func(o *Options) { o.Size, o.Durable = 1000, false }
 	l := s.mustOpen()
 	table := s.table(l)
 	for i := range 2000 {

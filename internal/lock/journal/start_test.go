@@ -45,7 +45,7 @@ func TestTokensGrowAfterAnyEndOfTheServer(t *testing.T) {
 // No token is given before the end of its block is synced, also if nothing else is.
 func TestTokensComeFromSyncedBlocks(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.Durable, o.MaxSize = false, 1<<20 }
+	s.options = func(o *Options) { o.Durable, o.Size = false, 1<<20 }
 	l := s.mustOpen()
 	for token := lock.Token(500); token <= 3*tokenBlock; token += 500 {
 		if err := l.MakeRoom(t.Context(), token); err != nil {

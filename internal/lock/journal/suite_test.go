@@ -21,7 +21,7 @@ func (b suiteBench) Now() lock.Instant       { return b.clock.Now() }
 func TestLogPassesTheSuite(t *testing.T) {
 	locktest.TestLog(t, func(t *testing.T) locktest.LogBench {
 		s := newScene(t)
-		s.options = func(o *Options) { o.MaxSize = 20_000 }
+		s.options = func(o *Options) { o.Size = 20_000 }
 		return suiteBench{s}
 	})
 }

@@ -83,16 +83,24 @@ func (l *Log) keep(early bool) error {
 	if err := l.rotate(); err != nil {
 		return err
 	}
-	l.prune()
 	return l.rewrite()
 }
+
+const (
+	// growth is the number of times that a busy server doubles the size of its segments: a large segment is rarely full, and a start fills a small one.
+	growth = 3
+	// steps is the number of steps in which a spare segment grows by Size. A few locks more do not make it grow, which takes a sync.
+	steps = 16
+)
 
 // plan returns the size of the next segment, and reports whether it is due.
 func (l *Log) plan() (size int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	needed := l.needed(l.requestedToken)
-	return needed + l.holdSpace + max(l.o.MaxSize, l.holdSpace), l.free() < needed+l.o.MaxSize/4 || l.last+tokenBlock/2 > l.reserved
+	step := max(1, l.o.Size/steps)
+	size = needed + l.holdSpace + max(l.nextSize, l.holdSpace)
+	return (size + step - 1) / step * step, l.free() < needed+l.o.Size/4 || l.last+tokenBlock/2 > l.reserved
 }
 
 // prepare makes the spare segment, or makes it larger.
@@ -102,7 +110,27 @@ func (l *Log) prepare(size int64) (err error) {
 			return err
 		}
 	}
-	return l.fill(l.spare, size)
+	err = l.fill(l.spare, size)
+	if !isFull(err) || !l.limitSize() {
+		return err
+	}
+	if size, _ = l.plan(); l.spare.size <= size {
+		return l.fill(l.spare, size)
+	}
+	if err := l.spare.Truncate(size); err != nil {
+		return err
+	}
+	l.spare.size = size
+	return nil
+}
+
+// limitSize has the next segment the usual size, because the disk is full. It returns false if it has that already.
+func (l *Log) limitSize() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	larger := l.nextSize > l.o.Size
+	l.nextSize = l.o.Size
+	return larger
 }
 
 // rotate makes the spare segment the tail. Records that arrive meanwhile stay in memory, and their callers wait for one short sync.
@@ -156,6 +184,7 @@ func (l *Log) changeTail() bool {
 	}
 	length := uint64(l.endAt - l.tail.base)
 	l.tail, l.events, l.rewriteSpace = l.spare, false, l.holdSpace
+	l.nextSize = min(2*l.nextSize, l.o.Size<<growth)
 	l.tail.base = l.endAt
 	l.appendHeader(l.firstNeeded, length)
 	return true
@@ -228,7 +257,13 @@ func (l *Log) Sweep(context.Context) error {
 	if !early {
 		return nil
 	}
-	return l.keep(true)
+	if err := l.keep(true); err != nil {
+		return err
+	}
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	l.prune()
+	return nil
 }
 
 // prune removes the segments of the history that are too old, and the oldest ones of too many bytes. It keeps those that a start may read. It
