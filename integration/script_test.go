@@ -73,8 +73,14 @@ func runScripts(t *testing.T, files []string, prepare func(*scene)) {
 				testscript.RunT(single{t}, testscript.Params{
 					Files: []string{file}, Cmds: p.commands(), RequireExplicitExec: true, Deadline: time.Now().Add(2 * time.Minute),
 					Setup: func(e *testscript.Env) error { return p.setUp(t, e, prepare) },
-					Condition: func(name string) (bool, error) { // [heeded]: a program that the test starts does not ignore SIGHUP
-						return name == "heeded" && !signal.Ignored(syscall.SIGHUP), nil
+					Condition: func(name string) (bool, error) {
+						switch name {
+						case "heeded": // a program that the test starts does not ignore SIGHUP
+							return !signal.Ignored(syscall.SIGHUP), nil
+						case "directories":
+							return directories == "true", nil
+						}
+						return false, fmt.Errorf("unknown condition %q", name)
 					},
 				})
 			})
