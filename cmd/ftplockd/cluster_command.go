@@ -73,7 +73,8 @@ func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
 		Use:   "raise-base N",
 		Short: "Make all further tokens larger by N, after etcd was restored from a backup",
 		Long: `Raise-base makes all further tokens larger by N. After a restore, etcd would grant tokens again that it granted after the backup:
-choose N larger than the number of grants since then. Stop all servers first. Held locks keep their tokens.`,
+choose N larger than the number of grants since then. The number of the next term grows by 100,000, so that the next active server
+removes unfinished uploads of the terms after the backup. Stop all servers first. Held locks keep their tokens.`,
 		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
 		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
