@@ -104,7 +104,10 @@ const restoredTerms = 100_000
 // becomes larger than those of the terms since the backup, so the next active server removes their unfinished uploads. RaiseBase returns a
 // token that is smaller than all further ones. It returns ErrActive unless all servers are stopped.
 func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
-	read, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.tokens()), clientv3.OpGet(c.keys.epoch())}, nil)
+	read, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.tokens()), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.format())}, nil)
+	if err == nil {
+		err = c.keys.checkFormat(firstKeyRead(read, 2))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("etcd: %w", withoutGRPC(err))
 	}
