@@ -160,6 +160,7 @@ func (s *server) openAdmin() (err error) {
 // serveAdmins starts the background parts that serve administrators.
 func (s *server) serveAdmins() {
 	s.run("looking up ftp.public_address", s.public.run)
+	s.run("checking certificates", s.watchExpiry)
 	s.run("control socket", func(context.Context) error { return s.admin.serve() })
 	if s.sinks.page != nil {
 		s.run("http.listen", s.sinks.run)
