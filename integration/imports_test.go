@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"internal/hook":          {"internal/event", "internal/status"},
 	"internal/metrics":       {"internal/event"},
 	"internal/web":           {"internal/event", "internal/status"},
-	"internal/server":        {"internal/event", "internal/hook", "internal/metrics", "internal/status", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
+	"internal/server":        {"internal/event", "internal/hook", "internal/metrics", "internal/status", "internal/web", "config", "internal/control", "driver", "internal/files", "internal/guessing", "internal/lock", "internal/lock/journal", "internal/lock/hostdir", "internal/lock/etcd", "reaper"},
 	"cmd/ftplockd":           {"config", "internal/files", "internal/lock", "internal/lock/etcd", "internal/lock/journal", "internal/server", "internal/status"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},

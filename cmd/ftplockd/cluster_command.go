@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,22 +17,33 @@ import (
 // newClusterCommand returns the commands about several servers with locks in etcd.
 func newClusterCommand() *cobra.Command {
 	var options serveOptions
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Print the servers with one set of locks, and the members of etcd",
 		Long: `Cluster prints the members of etcd: version, leader, number of changes behind the leader, size of the database, state.
 Then it prints the servers: first the active one, then the standbys in the order in which they take over. The last line has the
 number of terms, the time since the last sign of life of the active server, and the start of a suspension. The command sends
-requests only to etcd, so it works on each machine that has the configuration file.`,
+requests only to etcd, so it works on each machine that has the configuration file.
+
+Warnings follow on standard error, such as a certificate of this machine that expires soon. With --json Cluster prints one object;
+the keys keep their meaning in later versions. The exit status is 1 if etcd does not answer, or if no server is active.`,
 		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
-				status, err := c.Status(ctx)
-				return errors.Join(showMembers(cmd.OutOrStdout(), status), err, showServers(cmd.OutOrStdout(), status, err))
+				view, err := readCluster(ctx, c)
+				if loaded, loadErr := options.Load(); loadErr == nil { // withEtcd has reported an error
+					view.Certificates = server.Expiries(loaded)
+				}
+				if asJSON {
+					return errors.Join(printJSON(cmd.OutOrStdout(), view), err, view.check(err))
+				}
+				return errors.Join(view.show(cmd.OutOrStdout(), err), err, view.warn(cmd.ErrOrStderr()), view.check(err))
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(newStepDownCommand(&options), newRaiseBaseCommand(&options))
 	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "configuration `FILE` (TOML) of the servers")
 	return cmd
@@ -73,7 +82,8 @@ func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
 		Use:   "raise-base N",
 		Short: "Make all further tokens larger by N, after etcd was restored from a backup",
 		Long: `Raise-base makes all further tokens larger by N. After a restore, etcd would grant tokens again that it granted after the backup:
-choose N larger than the number of grants since then. Stop all servers first. Held locks keep their tokens.`,
+choose N larger than the number of grants since then. The number of the next term grows by 100,000, so that the next active server
+removes unfinished uploads of the terms after the backup. Stop all servers first. Held locks keep their tokens.`,
 		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
 		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,59 +138,4 @@ func (o *serveOptions) openEtcd(cmd *cobra.Command, f func(context.Context, *etc
 
 func describeServer(s etcd.Server) string {
 	return printable(s.String())
-}
-
-func showMembers(w io.Writer, status etcd.Status) error {
-	var rows []string
-	for _, m := range status.Members {
-		state := "ok"
-		switch {
-		case m.Alarm != "":
-			state = m.Alarm
-		case m.Alone:
-			state = "no leader: it does not reach most of the others"
-		}
-		if m.Err != nil {
-			rows = append(rows, fmt.Sprintf("%s\t-\t-\t-\t-\t%s", m.Endpoint, printable(m.Err.Error())))
-			continue
-		}
-		leader := "no"
-		if m.Leader {
-			leader = "yes"
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d\t%.1f MiB\t%s", m.Endpoint, printable(m.Version), leader, m.Lag, float64(m.Size)/(1<<20), state))
-	}
-	return printTable(w, "ETCD\tVERSION\tLEADER\tBEHIND\tDATABASE\tSTATE", rows, "etcd has no members")
-}
-
-// showServers prints the servers; nothing if etcd did not answer.
-func showServers(w io.Writer, status etcd.Status, failed error) error {
-	if failed != nil {
-		return nil
-	}
-	var rows []string
-	for i, s := range status.Servers {
-		state := "active"
-		switch {
-		case i > 0:
-			state = fmt.Sprintf("standby %d", i)
-		case !status.Suspended.IsZero():
-			state = "suspended"
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
-			printable(s.Version), s.Since.UTC().Format(time.RFC3339)))
-	}
-	fmt.Fprintln(w)
-	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tSTARTED", rows, "no server is active or stands by"); err != nil {
-		return err
-	}
-	beat := "there was no sign of life yet"
-	if status.Beat >= 0 {
-		beat = fmt.Sprintf("the last sign of life was %s ago", status.Beat.Round(100*time.Millisecond))
-	}
-	if !status.Suspended.IsZero() {
-		beat += fmt.Sprintf("; the active server has been suspended since %s: etcd has not confirmed its changes", status.Suspended.Format(time.RFC3339))
-	}
-	_, err := fmt.Fprintf(w, "\nterm %d; %s\n", status.Epoch, beat)
-	return err
 }

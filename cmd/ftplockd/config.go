@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,9 +31,9 @@ func newConfigCheckCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Print all errors of a configuration file",
 		Long: `Check reads a configuration file as the server does, and prints each error with file, line, key and a hint.
-A syntax error ends the check. Check does not open the directories, certificates and addresses.
+A syntax error ends the check. Check does not open the directories and addresses. It ignores certificates that it cannot read.
 
-The exit status is 0 if the server accepts the file (there may be warnings), else 2.`,
+The exit status is 0 if the server accepts the file (there may be warnings), and 2 if it does not, or if a certificate has expired.`,
 		Example: "  ftplockd config check /etc/ftplockd.toml",
 		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,6 +43,9 @@ The exit status is 0 if the server accepts the file (there may be warnings), els
 			}
 			if len(c.Warnings) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), c.Warnings)
+			}
+			if err := checkExpiry(cmd.ErrOrStderr(), c, args[0]); err != nil {
+				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", args[0])
 			return err
@@ -60,4 +65,21 @@ func newConfigExampleCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// checkExpiry prints a warning for each certificate that expires soon. It returns an error for those that are not valid.
+func checkExpiry(warn io.Writer, c *config.Config, file string) error {
+	var wrong config.Errors
+	for _, e := range server.Expiries(c) {
+		switch problem, invalid := e.Problem(time.Now()); {
+		case invalid:
+			wrong = append(wrong, config.Error{File: file, Key: e.Key, Message: problem})
+		case problem != "":
+			fmt.Fprintln(warn, config.Error{File: file, Key: e.Key, Message: "warning: " + problem})
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return wrong
 }

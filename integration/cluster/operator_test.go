@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -149,6 +150,46 @@ func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
 	})
 	if r := a.get("/metrics"); !strings.Contains(r.Text, `ftplockd_cluster_state{state="suspended"} 1`) || strings.Contains(r.Text, "ftplockd_cluster_suspended_seconds 0\n") {
 		t.Errorf("metrics: %v", r)
+	}
+}
+
+// "ftplockd cluster" fails while no server is active.
+func TestTheClusterCommandReportsThatNoServerIsActive(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, setup{tables: hour})
+	a := c.servers[0]
+	type view struct {
+		Members []struct {
+			State   string
+			Answers bool
+		}
+		Servers []struct {
+			State     string
+			Addresses []string
+		}
+		Term int
+		Beat float64 `json:"beat_seconds"`
+	}
+	read := func() (status int, v view) {
+		cmd := exec.CommandContext(t.Context(), a.program, "cluster", "--json", "--config", a.config)
+		cmd.Env = append(harness.Environment(), a.env...)
+		out, _ := cmd.Output()
+		if err := json.Unmarshal(out, &v); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		return cmd.ProcessState.ExitCode(), v
+	}
+	if status, v := read(); status != 1 || len(v.Members) != 1 || !v.Members[0].Answers || v.Servers == nil || len(v.Servers) != 0 {
+		t.Errorf("without a server: status %d, %+v", status, v)
+	}
+	if status, out := a.run(t, "cluster"); status != 1 || !strings.Contains(out, "no server is active") {
+		t.Errorf("without a server: status %d, %s", status, out)
+	}
+	a.supervise()
+	c.session(t, account).Conn.Close()
+	a.shows(t, "last sign of life")
+	if status, v := read(); status != 0 || len(v.Servers) != 1 || v.Servers[0].State != "active" || v.Servers[0].Addresses[0] != a.address || v.Term != 1 {
+		t.Errorf("with a server: status %d, %+v", status, v)
 	}
 }
 

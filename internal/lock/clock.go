@@ -25,13 +25,25 @@ func NewSystemClock() *SystemClock {
 	c := &SystemClock{start: time.Now()}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if _, ok := sinceBoot(); ok && err == nil {
-		c.bootID = strings.TrimSpace(string(id))
+		offsets, _ := os.ReadFile("/proc/self/timens_offsets") // Linux 5.6
+		c.bootID = strings.TrimSpace(string(id)) + bootOffset(string(offsets))
 	}
 	c.Exact()
 	return c
 }
 
-// BootID identifies the boot; "" where the system has no such id.
+// bootOffset returns the offset of the time since boot in a time namespace (a container), as a part of BootID: another namespace of the same
+// boot has another clock. It returns "" without an offset.
+func bootOffset(offsets string) string {
+	for line := range strings.Lines(offsets) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0") {
+			return "+" + f[1] + "." + f[2]
+		}
+	}
+	return ""
+}
+
+// BootID identifies the boot, and the time namespace if it has a clock of its own; "" where the system has no such id.
 func (c *SystemClock) BootID() string { return c.bootID }
 
 // Now implements [Clock].

@@ -25,3 +25,17 @@ func TestSystemClockReturnsBothTimesAndTheBootID(t *testing.T) {
 		t.Error("the wall time has a monotonic reading, which hides steps")
 	}
 }
+
+// A container with a time namespace has the boot id of its machine, and another time since boot.
+func TestBootIDNamesTheTimeNamespace(t *testing.T) {
+	for offsets, want := range map[string]string{
+		"monotonic           0         0\nboottime            0         0\n": "",
+		"monotonic           0         0\nboottime         7200         0\n": "+7200.0",
+		"monotonic           5         0\nboottime           -1       500\n": "+-1.500",
+		"": "",
+	} {
+		if got := lock.BootOffset(offsets); got != want {
+			t.Errorf("%q gives %q, want %q", offsets, got, want)
+		}
+	}
+}

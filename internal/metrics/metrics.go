@@ -31,6 +31,7 @@ type State struct {
 	States      []string
 	Suspended   func() time.Duration                  // how long it has been suspended, or 0
 	Database    func() (size, quota int64, full bool) // of etcd
+	Expires     map[string]func() time.Time           // the end of each certificate, by its key of the configuration; zero: not known
 	Version     string
 }
 
@@ -135,6 +136,12 @@ func (m *Metrics) registerGauges(state State) {
 			}
 			return 0
 		}))
+	}
+	for key, expires := range state.Expires {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ftplockd_certificate_expiry_timestamp_seconds", Help: "When a certificate expires, in seconds since 1970; 0: not known.",
+			ConstLabels: prometheus.Labels{"certificate": key},
+		}, func() float64 { return float64(max(0, expires().Unix())) }))
 	}
 	if state.JournalSize != nil {
 		gauge("journal_bytes", "Size of the journal, history included.", func() float64 { return float64(state.JournalSize()) })

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
+	"github.com/ftplockd/ftplockd/internal/web"
 )
 
 // fakeEtcd is an etcd with one server, which the test controls. It is both the cluster and the log of the server's term.
@@ -140,6 +142,22 @@ func startMember(t *testing.T, f *fakeEtcd) *member {
 		goleak.VerifyNone(t)
 	})
 	return m
+}
+
+// Outside loopback a standby answers the alarms of several servers, and the page, after a login.
+func TestAStandbyAcceptsLogins(t *testing.T) {
+	m := startMember(t, newFakeEtcd())
+	from := netip.MustParseAddr("192.0.2.1")
+	got, err := source{m.server}.LogIn(t.Context(), "ftp", harness.Password, from)
+	if err != nil || got.Name != "ftp" || !got.CanView {
+		t.Errorf("the login: %+v, %v", got, err)
+	}
+	if _, err := (source{m.server}).LogIn(t.Context(), "ftp", "wrong", from); !errors.Is(err, web.ErrLogin) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	m.log.AwaitLine(t, "login failed", "remote=192.0.2.1")
+	m.stop()
+	m.exits(nil)
 }
 
 // freePort returns an address without a listener.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -34,7 +35,8 @@ type server struct {
 	ready           *readiness
 	public          *publicAddress
 	passwords       *config.Verifier
-	builtinPassword string // the password of the built-in account; "" without that account
+	guessing        *guessing.Limiter // of logins on the page of a standby
+	builtinPassword string            // the password of the built-in account; "" without that account
 
 	service     atomic.Pointer[service] // the parts that clients use; nil: no client is served
 	election    *election               // nil: the server is a single one

@@ -82,6 +82,10 @@ func (s *server) openSinks(ctx context.Context) (_ *eventSinks, err error) {
 		Dropped:     w.dropped,
 		Version:     Version(),
 	}
+	state.Expires = make(map[string]func() time.Time)
+	for _, e := range certificatesOf(c) {
+		state.Expires[e.Key] = func() time.Time { return s.expiryOf(e) }
+	}
 	if c.Etcd.On() {
 		state.Cluster, state.States = func() string { return s.election.state().name }, clusterStates
 		state.Suspended = func() time.Duration {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/ftplockd/ftplockd/driver"
+	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/status"
 	"github.com/ftplockd/ftplockd/internal/web"
@@ -127,18 +129,32 @@ func (p source) Kick(session, by, reason string) error {
 }
 
 func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
-	v, err := p.s.serving()
-	if err != nil {
-		return web.Account{}, err
-	}
 	// The account before the password is checked: if a reload changes it in between, the page ends the session.
 	before, _ := p.Account(user)
-	a, err := v.driver.LogIn(ctx, user, password, from)
+	logIn := p.s.logInAtStandby
+	if v := p.s.service.Load(); v != nil {
+		logIn = v.driver.LogIn
+	}
+	a, err := logIn(ctx, user, password, from)
 	if errors.Is(err, driver.ErrLogin) {
 		err = web.ErrLogin
 	}
 	before.Name = a.Name
 	return before, err
+}
+
+// logInAtStandby is [driver.Server.LogIn] for a server that has no driver yet. The driver counts wrong passwords anew.
+func (s *server) logInAtStandby(ctx context.Context, user, password string, from netip.Addr) (account driver.Account, err error) {
+	gone := func() bool { return ctx.Err() != nil }
+	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
+		known := accounts{s.logins.Load(), s.passwords}
+		account, err = known.Authenticate(ctx, driver.Attempt{Name: user, Password: password, From: from, Gone: gone})
+		if errors.Is(err, driver.ErrLogin) {
+			s.sinks.bus.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
+		}
+		return err
+	})
+	return account, err
 }
 
 func (p source) Account(name string) (web.Account, bool) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/guessing"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
 )
@@ -33,6 +34,7 @@ func newServer(ctx context.Context, options Options, logTo io.Writer, open func(
 		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
+	s.guessing = guessing.New(s.context, log, guessing.FirstDelay)
 	s.ready = &readiness{check: s.canGrant}
 	defer func() {
 		if err != nil {
@@ -160,6 +162,7 @@ func (s *server) openAdmin() (err error) {
 // serveAdmins starts the background parts that serve administrators.
 func (s *server) serveAdmins() {
 	s.run("looking up ftp.public_address", s.public.run)
+	s.run("checking certificates", s.watchExpiry)
 	s.run("control socket", func(context.Context) error { return s.admin.serve() })
 	if s.sinks.page != nil {
 		s.run("http.listen", s.sinks.run)

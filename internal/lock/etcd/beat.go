@@ -66,17 +66,32 @@ func (l *timeline) addBeat(kv *mvccpb.KeyValue, now lock.Instant) {
 	l.seen, l.term = kv.ModRevision, b.Term
 }
 
-// shift returns the shift of a term that begins now, after the last beat. If this server has seen fewer than two beats, the wall clock
-// gives the time since the last one, or zero if it went backwards.
+// sameClock is the largest difference between a shift by the boot id and one by beats of the same clock: a standby reads a beat late.
+const sameClock = 5 * time.Second
+
+// shift returns the shift of a term that begins now, after the last beat. An equal boot id gives the exact shift, unless the time since boot
+// went backwards, or other servers' beats contradict it: a restored snapshot of a virtual machine has the id of the old boot, and a copy of a
+// running one has it, too. Without an equal boot id the beats count. If this server has seen fewer than two, the wall clock gives the time
+// since the last one, or zero if it went backwards.
+//
+// If a machine continues from a snapshot, and its server starts only when the time since boot has reached the last beat again, no other clock
+// contradicts it. Locks then count as younger than they are, and never as older.
 func (l *timeline) shift(kv *mvccpb.KeyValue, now lock.Instant) time.Duration {
 	last, ok := decodeBeat(kv)
-	switch {
-	case !ok:
+	if !ok {
 		return 0
-	case last.BootID == l.bootID && l.bootID != "":
-		return last.Time - last.Boot
+	}
+	exact := last.Time - last.Boot
+	sameBoot := last.BootID == l.bootID && l.bootID != "" && now.Boot >= last.Boot
+	switch {
 	case len(l.shifts) > 0:
-		return slices.Max(l.shifts)
+		seen := slices.Max(l.shifts)
+		if sameBoot && (exact-seen).Abs() <= sameClock {
+			return exact
+		}
+		return seen
+	case sameBoot:
+		return exact
 	}
 	return last.Time + max(0, now.Wall.Sub(last.Wall)) - now.Boot
 }

@@ -93,8 +93,17 @@ func TestBeatsGiveTheShiftOfTheClock(t *testing.T) {
 		}, ahead + time.Minute},
 		"the same boot": {func(see func(beat), wait func(active, own time.Duration)) {
 			see(beat{})
-			see(beat{BootID: "own", Boot: 3})
-		}, 10*time.Hour - 3},
+			see(beat{BootID: "own", Boot: 11*time.Hour - time.Second})
+		}, ahead + time.Second},
+		"a restored snapshot has the same boot id and an earlier time since boot": {func(see func(beat), _ func(active, own time.Duration)) {
+			see(beat{BootID: "own", Boot: 12 * time.Hour, Wall: time.Unix(1000, 0)})
+		}, ahead + time.Minute},
+		"a copy of the machine has the same boot id and another time since boot": {func(see func(beat), wait func(active, own time.Duration)) {
+			for range 3 {
+				see(beat{BootID: "own", Boot: time.Hour})
+				wait(time.Second, time.Second)
+			}
+		}, ahead},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := timeline{bootID: "own"}

@@ -67,10 +67,17 @@ func (s *candidacy) poll(ctx context.Context) (*Log, error) {
 	}
 	var resp *clientv3.TxnResponse
 	if err == nil {
-		resp, err = c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.beat())}, nil)
+		resp, err = c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.beat()), clientv3.OpGet(c.keys.format())}, nil)
+	}
+	if err == nil {
+		err = c.keys.checkFormat(firstKeyRead(resp, 2))
 	}
 	servers := keysRead(resp, 0)
 	s.recordPoll(servers, firstKeyRead(resp, 1), err)
+	if _, foreign := errors.AsType[*FormatError](err); foreign && s.lease != 0 { // this server is no standby
+		err = errors.Join(err, c.revoke(ctx, s.lease))
+		s.lease = 0
+	}
 	if err != nil {
 		s.failed = time.Now()
 		return nil, err
@@ -165,20 +172,23 @@ func (c *Cluster) revoke(ctx context.Context, lease clientv3.LeaseID) error {
 var errNotElected = errors.New("this server does not hold the oldest election key")
 
 // takeOver moves the fence, on the condition that this server's key is still the oldest. So nothing that another server sent before is
-// applied later. Then it writes the epoch and the first block of tokens, as the first batch of the term.
+// applied later. Then it writes the epoch, the format and the first block of tokens, as the first batch of the term.
 func (l *Log) takeOver(ctx context.Context) error {
 	k := l.c.keys
 	resp, err := l.c.members.txn(ctx,
 		[]clientv3.Cmp{l.keyUnchanged(), clientv3.Compare(clientv3.CreateRevision(k.servers()), ">", l.createRevision-1).WithPrefix()},
 		[]clientv3.Op{
 			l.putKey(), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens()), clientv3.OpGet(k.beat()),
-			l.c.getChunk(clientv3.SortAscend), l.c.getChunk(clientv3.SortDescend),
+			l.c.getChunk(clientv3.SortAscend), l.c.getChunk(clientv3.SortDescend), clientv3.OpGet(k.format()),
 		}, nil)
 	if err != nil {
 		return err
 	}
 	if !resp.Succeeded {
 		return errNotElected
+	}
+	if err := k.checkFormat(firstKeyRead(resp, 6)); err != nil {
+		return err
 	}
 	l.fence = resp.Header.Revision
 	l.epoch = uint32(parseDecimal(firstKeyRead(resp, 1))) + 1
@@ -191,7 +201,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 	l.c.mu.Unlock()
 
 	first := newBatch(0)
-	first.add(clientv3.OpPut(k.epoch(), decimal(uint64(l.epoch))))
+	first.add(clientv3.OpPut(k.epoch(), decimal(uint64(l.epoch))), k.putFormat())
 	l.queue = append(l.queue, first)
 	l.writing.Go(l.write)
 	return l.await(ctx, first)

@@ -96,10 +96,18 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	return Server{}, fmt.Errorf("no server has taken over yet: %w", cmp.Or(err, ctx.Err()))
 }
 
-// RaiseBase makes all further tokens larger by a number, after etcd was restored from a backup that has an old end of the tokens. It
-// returns a token that is smaller than all further ones. It returns ErrActive unless all servers are stopped.
+// restoredTerms is the number that RaiseBase adds to the epoch: more terms than a cluster has between two backups. An epoch has 24 bits in
+// a [lock.SessionID].
+const restoredTerms = 100_000
+
+// RaiseBase makes all further tokens larger by a number, after etcd was restored from a backup that has an old end of the tokens. The epoch
+// becomes larger than those of the terms since the backup, so the next active server removes their unfinished uploads. RaiseBase returns a
+// token that is smaller than all further ones. It returns ErrActive unless all servers are stopped.
 func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) {
-	read, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.tokens())}, nil)
+	read, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.tokens()), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.format())}, nil)
+	if err == nil {
+		err = c.keys.checkFormat(firstKeyRead(read, 2))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("etcd: %w", withoutGRPC(err))
 	}
@@ -111,7 +119,10 @@ func (c *Cluster) RaiseBase(ctx context.Context, by uint64) (lock.Token, error) 
 	noServer := clientv3.Compare(clientv3.CreateRevision(c.keys.servers()), "=", 0).WithPrefix()
 	unchanged := clientv3.Compare(clientv3.ModRevision(c.keys.tokens()), "=", before.GetModRevision())
 	resp, err := c.members.txn(ctx, []clientv3.Cmp{noServer, unchanged},
-		[]clientv3.Op{clientv3.OpPut(c.keys.tokens(), decimal(raised))}, []clientv3.Op{c.getServers()})
+		[]clientv3.Op{
+			clientv3.OpPut(c.keys.tokens(), decimal(raised)),
+			clientv3.OpPut(c.keys.epoch(), decimal(parseDecimal(firstKeyRead(read, 1))+restoredTerms)),
+		}, []clientv3.Op{c.getServers()})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("etcd: %w", withoutGRPC(err))

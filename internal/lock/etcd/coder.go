@@ -12,22 +12,34 @@ import (
 // The values of holds and of the history are numbers (signed varints) and strings (a length and bytes) behind a byte for the format. They
 // take a third of the bytes of JSON, and etcd keeps each value until it is compacted. All other values are JSON or text.
 
-// formatVersion is the first byte of such a value.
-const formatVersion = "\x01"
-
-var errDamaged = errors.New("damaged, or written by a later version")
+var (
+	errDamaged     = errors.New("damaged")
+	errOtherFormat = errors.New("damaged, or another version of ftplockd wrote it")
+)
 
 // coder appends values to b, or removes them from its beginning. So one function describes a format for both directions.
 type coder struct {
 	b       []byte
 	reading bool
 	bad     bool // a value could not be read
+	foreign bool // it has another format
 }
 
 // reader returns a coder that reads a value.
 func reader(value []byte) *coder {
 	rest, ok := bytes.CutPrefix(value, []byte(formatVersion))
-	return &coder{b: rest, reading: true, bad: !ok}
+	return &coder{b: rest, reading: true, bad: !ok, foreign: !ok && len(value) > 0}
+}
+
+// err returns why a value could not be read.
+func (c *coder) err() error {
+	switch {
+	case c.foreign:
+		return errOtherFormat
+	case c.bad:
+		return errDamaged
+	}
+	return nil
 }
 
 func number[T ~int64 | ~uint64 | ~uint32](c *coder, v *T) {
@@ -170,10 +182,8 @@ func encodeHold(h lock.Hold) string {
 
 func decodeHold(value []byte, n lock.Name, t lock.Token) (lock.Hold, error) {
 	c, h := reader(value), lock.Hold{Name: n, Token: t}
-	if c.hold(&h); c.bad {
-		return h, errDamaged
-	}
-	return h, nil
+	c.hold(&h)
+	return h, c.err()
 }
 
 // appendEntry appends an entry to a chunk of the history, which does not have its first byte yet.
@@ -191,8 +201,8 @@ func decodeChunk(chunk []byte) (all []lock.Entry, err error) {
 		c.entry(&e)
 		all = append(all, e)
 	}
-	if c.bad {
-		return nil, errDamaged
+	if err := c.err(); err != nil {
+		return nil, err
 	}
 	return all, nil
 }

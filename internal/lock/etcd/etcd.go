@@ -11,8 +11,8 @@
 //
 // Caveats: [Log.Valid] compares the boot clock with the end of the lease, without a request. It does not stop a process that freezes
 // between that check and its next step. The times of holds are on a [timeline], which a standby continues with the beats that it saw; a
-// server that saw none uses the wall clock. A crash may lose the last second of the history. A term writes a key each second, so etcd must
-// be compacted by its own settings.
+// server that saw none uses the wall clock. A crash may lose the last second of the history, except the grants of locks that are still
+// held: the next [Log.Load] appends these. A term writes a key each second, so etcd must be compacted by its own settings.
 //
 // Start reading at [Cluster.Campaign], then log.go, writer.go and term.go. coder.go has the format of values.
 package etcd

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -88,6 +89,71 @@ func (c *Cluster) History(ctx context.Context, name lock.Name) iter.Seq2[lock.En
 			more = resp.More
 		}
 	}
+}
+
+// completeHistory appends an entry for each hold whose grant is not in the history. The last active server was killed before it wrote the
+// entry. holds are in the order of their tokens, and their times are on the timeline.
+func (l *Log) completeHistory(ctx context.Context, holds []lock.Hold) error {
+	if len(holds) == 0 {
+		return nil
+	}
+	last, err := l.c.lastTokenInHistory(ctx, holds[len(holds)-1].Token)
+	if err != nil {
+		return err
+	}
+	now := l.c.o.Clock.Now().Wall
+	var chunk []byte
+	for i := range holds {
+		h := &holds[i]
+		if h.Token <= last || l.c.o.HistoryAge > 0 && now.Sub(h.Acquired.Wall) > l.c.o.HistoryAge { // Sweep has removed its entry
+			continue
+		}
+		chunk = appendEntry(chunk, lock.Entry{
+			At: h.Acquired, Cause: lock.CauseAcquire, Name: h.Name, Token: h.Token, By: h.Owner, Owner: h.Owner, Note: noteLate, Automatic: h.Automatic,
+		})
+	}
+	if len(chunk) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.batchForLocked()
+	b.chunk = append(b.chunk, chunk...)
+	b.upkeep = true
+	l.signal()
+	return nil
+}
+
+// noteLate is the note of an entry that the next active server wrote.
+const noteLate = "written after a failover"
+
+// lastTokenInHistory returns the largest token of the history, or any token of it that is not smaller than enough. Grants are in the history
+// in the order of their tokens, so all grants up to this token are in the history, or Sweep has removed them.
+func (c *Cluster) lastTokenInHistory(ctx context.Context, enough lock.Token) (last lock.Token, err error) {
+	end := clientv3.GetPrefixRangeEnd(c.keys.history())
+	for more := true; more; {
+		resp, err := c.members.get(ctx, c.keys.history(), clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(chunkPage))
+		if err != nil {
+			return 0, fmt.Errorf("etcd: reading the history: %w", errors.Join(ctx.Err(), withoutGRPC(err)))
+		}
+		for _, kv := range resp.Kvs {
+			end = string(kv.Key)
+			entries, err := decodeChunk(kv.Value)
+			if err != nil { // a damaged history does not prevent a take-over
+				c.o.Log.Warn("a part of the history cannot be read", "key", string(kv.Key), "err", err)
+			}
+			granted := false
+			for _, e := range entries {
+				last = max(last, e.Token)
+				granted = granted || e.Cause == lock.CauseAcquire || e.Cause == lock.CauseAdopt
+			}
+			if granted || last >= enough {
+				return last, nil
+			}
+		}
+		more = resp.More
+	}
+	return last, nil
 }
 
 // chunkPage is the number of chunks that one request reads or removes. etcd does nothing else while it removes them.

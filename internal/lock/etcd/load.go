@@ -12,9 +12,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Load implements [lock.Log]. All holds are from one revision of etcd.
+// Load implements [lock.Log]. All holds are from one revision of etcd. It appends the entries of grants that the history of the last term has lost.
 func (l *Log) Load(ctx context.Context) (lock.Loaded, error) {
 	holds, err := l.c.holds(ctx)
+	if err == nil {
+		err = l.completeHistory(ctx, holds)
+	}
 	for i := range holds {
 		h := &holds[i]
 		h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot-l.shift, h.Renewed.Boot-l.shift

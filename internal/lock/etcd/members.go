@@ -206,6 +206,9 @@ func isLeaseNotFound(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNo
 
 // Reason returns why a request to etcd failed, in words for the operator, with the remedy if there is one.
 func Reason(err error) string {
+	if format, ok := errors.AsType[*FormatError](err); ok {
+		return format.Error()
+	}
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return "etcd refuses its user and password"

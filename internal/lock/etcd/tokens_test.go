@@ -32,6 +32,7 @@ func TestTokensAreLargerThanTheBaseAndTheJournals(t *testing.T) {
 	if _, err := c.RaiseBase(t.Context(), 10); !errors.Is(err, ErrActive) {
 		t.Errorf("the base is raised while a server is active: %v", err)
 	}
+	before := active.Generation()
 	s.resign(active)
 	floor, err := c.RaiseBase(t.Context(), 1<<40)
 	if err != nil || floor != 500+tokenBlock+1<<40 {
@@ -40,6 +41,10 @@ func TestTokensAreLargerThanTheBaseAndTheJournals(t *testing.T) {
 	active = s.campaign(c)
 	if loaded, err := active.Load(t.Context()); err != nil || loaded.Last != floor || len(loaded.Holds) != 1 || loaded.Holds[0].Token != held.Token {
 		t.Errorf("loaded %+v, %v", loaded, err)
+	}
+	// Otherwise the unfinished uploads of the terms after the backup would not be those of earlier terms.
+	if got := active.Generation(); got != before+restoredTerms+1 {
+		t.Errorf("term %d follows term %d and a restore", got, before)
 	}
 }
 
