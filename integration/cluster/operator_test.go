@@ -110,6 +110,7 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 		each.toEtcd(func(r *etcdtest.Relay) { r.Delay(400 * time.Millisecond) })
 	}
 	a.shows(t, isSuspended)
+	harness.Await(t, "the server refuses connections", func() bool { return !a.connects() })
 	time.Sleep(3 * historyTTL) // nothing may happen
 	for _, each := range c.servers {
 		each.toEtcd((*etcdtest.Relay).Heal)
@@ -121,6 +122,7 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 		}
 		return r.Code == 257
 	})
+	harness.Await(t, "the server accepts connections again", a.connects)
 	if n := len(c.terms()); n != 1 {
 		t.Errorf("%d terms, want 1", n)
 	}

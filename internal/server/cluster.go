@@ -33,6 +33,7 @@ type clusterLog interface {
 	lockLog
 	Generation() uint32
 	Valid() error
+	LeaseOver() bool
 	Resign(ctx context.Context) error
 }
 
