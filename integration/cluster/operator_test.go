@@ -128,6 +128,23 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 	}
 }
 
+// After step-down an operator may stop the first server: the next one serves.
+func TestStepDownReturnsWhenTheNextServerServes(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{tables: hour})
+	a := c.active(t)
+	b := c.others(a)[0]
+	b.shows(t, standsBy)
+	status, out := a.run(t, "cluster", "step-down")
+	if !b.connects() {
+		t.Error("the next server does not serve")
+	}
+	if status != 0 || !strings.Contains(out, "("+b.address+") has taken over") {
+		t.Errorf("step-down: %d %s", status, out)
+	}
+	b.shows(t, `active +\S+ +`+regexp.QuoteMeta(b.address))
+}
+
 // A server that is cut off from etcd lists no locks, because another server may have granted them again.
 func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,7 @@ type clusterLog interface {
 	Generation() uint32
 	Valid() error
 	LeaseOver() bool
+	Serve()
 	Resign(ctx context.Context) error
 }
 

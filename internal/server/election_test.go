@@ -97,6 +97,7 @@ func (f *fakeEtcd) Resign(context.Context) error {
 }
 
 func (f *fakeEtcd) LeaseOver() bool             { return f.leaseOver.Load() }
+func (f *fakeEtcd) Serve()                      {}
 func (f *fakeEtcd) Ready() error                { return f.Valid() }
 func (f *fakeEtcd) Size() int64                 { return 0 }
 func (f *fakeEtcd) Generation() uint32          { return 7 }

@@ -42,6 +42,7 @@ func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 		v.ports[i].Listener = v.gates[i]
 	}
 	v.serve()
+	t.Serve()
 	e.setState(active, fmt.Sprintf("term %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))
 	return nil
 }
