@@ -49,7 +49,7 @@ the keys keep their meaning in later versions. The exit status is 1 if etcd does
 	return cmd
 }
 
-// stepDownWithin limits the time until the next server is the active one.
+// stepDownWithin limits the time until the next server serves.
 const stepDownWithin = 20 * time.Second
 
 func newStepDownCommand(options *serveOptions) *cobra.Command {
@@ -58,7 +58,8 @@ func newStepDownCommand(options *serveOptions) *cobra.Command {
 		Short: "Make the active server hand over to the first standby",
 		Long: `Step-down makes the active server hand over to the server that has stood by for the longest time. The active server ends its
 sessions with 421, its transfers within 300 ms, and then itself, with status 75; its service manager starts it again, and it stands
-by. Locks stay held. Step-down returns when another server is active, and prints that server. Without a standby it fails.`,
+by. Locks stay held. Step-down returns when the next server serves, and prints that server. It fails without a standby, if the next
+server cannot serve and the first one is active again, or if none serves within 20 s.`,
 		Example: "  ftplockd cluster step-down --config /etc/ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -37,7 +37,7 @@ type memberView struct {
 
 // serverView is a server.
 type serverView struct {
-	State string `json:"state"` // "active", "suspended" or "standby"
+	State string `json:"state"` // "active", "taking over since TIME", "suspended" or "standby"
 	etcd.Server
 }
 
@@ -66,6 +66,8 @@ func readCluster(ctx context.Context, c *etcd.Cluster) (clusterView, error) {
 		switch {
 		case i > 0:
 			state = "standby"
+		case !status.TakingOver.IsZero():
+			state = "taking over since " + status.TakingOver.UTC().Format(time.RFC3339)
 		case !status.Suspended.IsZero():
 			state = "suspended"
 		}

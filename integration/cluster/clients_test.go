@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
@@ -53,20 +54,45 @@ func TestClientsFindTheActiveServer(t *testing.T) {
 		a := c.active(t)
 		b := c.others(a)[0]
 		for _, addresses := range [][]string{{a.address, b.address}, {b.address, a.address}} {
-			host, port, _ := net.SplitHostPort(addresses[0])
-			other, _, _ := net.SplitHostPort(addresses[1])
-			for _, line := range [][]string{
-				{"perl", "-Itestdata", "-MTwoAddresses", "testdata/find.pl", "ftp.test", port, account, password, "/perl_lock"},
-				{"python3", "testdata/find.py", "ftp.test", port, account, password, "/python_lock"},
-				{"curl", "-sS", "--resolve", fmt.Sprintf("ftp.test:%s:%s,%s", port, host, other), "-u", account + ":" + password,
-					"-Q", "MKD /curl_lock", "-Q", "-RMD /curl_lock", "ftp://ftp.test:" + port + "/phone.tsv"},
-			} {
-				if out, err := program(t, addresses, patience, line...); err != nil || line[0] == "curl" && out != "anna\t1\n" {
-					t.Errorf("%s, addresses %v: %v %s", line[0], addresses, err, out)
-				}
-			}
+			c.runClients(t, addresses)
 		}
 	}
+}
+
+// runClients checks that clients for which a name has the two addresses, in this order, find the server that serves.
+func (c *cluster) runClients(t *testing.T, addresses []string) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addresses[0])
+	other, _, _ := net.SplitHostPort(addresses[1])
+	for _, line := range [][]string{
+		{"perl", "-Itestdata", "-MTwoAddresses", "testdata/find.pl", "ftp.test", port, account, password, "/perl_lock"},
+		{"python3", "testdata/find.py", "ftp.test", port, account, password, "/python_lock"},
+		{"curl", "-sS", "--resolve", fmt.Sprintf("ftp.test:%s:%s,%s", port, host, other), "-u", account + ":" + password,
+			"-Q", "MKD /curl_lock", "-Q", "-RMD /curl_lock", "ftp://ftp.test:" + port + "/phone.tsv"},
+	} {
+		if out, err := program(t, addresses, patience, line...); err != nil || line[0] == "curl" && out != "anna\t1\n" {
+			t.Errorf("%s, addresses %v: %v %s", line[0], addresses, err, out)
+		}
+	}
+}
+
+// Clients with a name of two addresses pass a server that is cut off from etcd, because it refuses connections when its lease is over.
+func TestClientsPassAServerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "perl", "python3", "curl")
+	c := start(t, setup{tables: findTables})
+	c.write(t, "phone.tsv", []byte("anna\t1\n"))
+	a := c.active(t)
+	b := c.others(a)[0]
+	session := c.session(t, account)
+	a.toEtcd((*etcdtest.Relay).Cut)
+	c.grants(t, c.others(a))
+	harness.Await(t, "the server that is cut off refuses connections", func() bool { return !a.connects() })
+	c.runClients(t, []string{a.address, b.address})
+	if session.Address() != a.address {
+		t.Fatal("the session is not with the server that is cut off")
+	}
+	session.Want(451, "MKD /kept_lock", "not now")
 }
 
 // The article's uploader, started again and again as by cron, continues after a failover. Each uploaded file is complete, and a run that was cut off

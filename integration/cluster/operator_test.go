@@ -111,6 +111,7 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 		each.toEtcd(func(r *etcdtest.Relay) { r.Delay(400 * time.Millisecond) })
 	}
 	a.shows(t, isSuspended)
+	harness.Await(t, "the server refuses connections", func() bool { return !a.connects() })
 	time.Sleep(3 * historyTTL) // nothing may happen
 	for _, each := range c.servers {
 		each.toEtcd((*etcdtest.Relay).Heal)
@@ -122,9 +123,27 @@ func TestAnEtcdThatIsSlowForAllEndsNoTerm(t *testing.T) {
 		}
 		return r.Code == 257
 	})
+	harness.Await(t, "the server accepts connections again", a.connects)
 	if n := len(c.terms()); n != 1 {
 		t.Errorf("%d terms, want 1", n)
 	}
+}
+
+// After step-down an operator may stop the first server: the next one serves.
+func TestStepDownReturnsWhenTheNextServerServes(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{tables: hour})
+	a := c.active(t)
+	b := c.others(a)[0]
+	b.shows(t, standsBy)
+	status, out := a.run(t, "cluster", "step-down")
+	if !b.connects() {
+		t.Error("the next server does not serve")
+	}
+	if status != 0 || !strings.Contains(out, "("+b.address+") has taken over") {
+		t.Errorf("step-down: %d %s", status, out)
+	}
+	b.shows(t, `active +\S+ +`+regexp.QuoteMeta(b.address))
 }
 
 // A server that is cut off from etcd lists no locks, because another server may have granted them again.

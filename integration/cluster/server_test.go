@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -382,6 +383,15 @@ func (s *server) toEtcd(what func(*etcdtest.Relay)) {
 	for _, r := range s.relays {
 		what(r)
 	}
+}
+
+// connects reports whether the server accepts connections of clients.
+func (s *server) connects() bool {
+	conn, err := net.DialTimeout("tcp", s.address, patience)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
 }
 
 // get sends a request to the health address; code 0: no answer.

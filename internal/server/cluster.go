@@ -33,6 +33,8 @@ type clusterLog interface {
 	lockLog
 	Generation() uint32
 	Valid() error
+	LeaseOver() bool
+	Serve()
 	Resign(ctx context.Context) error
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ type election struct {
 	term      clusterLog   // nil before this server's turn
 	published clusterState // the last published state
 	space     etcd.Space   // of etcd at the last check
+
+	shut bool // setGates has shut the gates
 }
 
 func newElection(s *server, c cluster) *election {
@@ -133,6 +136,9 @@ func (e *election) watch(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
+			if err := e.setGates(ctx); err != nil {
+				return err
+			}
 			e.mu.Lock()
 			e.publishLocked()
 			now := e.published
@@ -145,4 +151,29 @@ func (e *election) watch(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// setGates shuts the gates of a server whose lease is over, because another server may be active: clients that get no connection try the next address.
+// Sessions stay. It opens the gates when the server is the active one after all. If it cannot, this server hands over.
+func (e *election) setGates(ctx context.Context) error {
+	v := e.server.service.Load()
+	if v == nil || v.term.LeaseOver() == e.shut {
+		return nil
+	}
+	if e.shut = !e.shut; e.shut {
+		e.server.log.Warn("the lease is over: new connections are refused, because another server may be active")
+		for _, g := range v.gates {
+			if err := g.shut(); err != nil {
+				e.server.log.Warn("could not close an address", "address", g.Addr().String(), "err", err)
+			}
+		}
+		return nil
+	}
+	for _, g := range v.gates {
+		if err := g.reopen(ctx); err != nil {
+			return fmt.Errorf("%w: %w", etcd.ErrHandOver, err)
+		}
+	}
+	e.server.log.Info("the lease is renewed: new connections are accepted")
+	return nil
 }

@@ -34,6 +34,7 @@ type fakeEtcd struct {
 	turn      chan struct{} // closed when it is the server's turn
 	over      chan error    // gets the end of the term
 	suspended atomic.Bool
+	leaseOver atomic.Bool
 	slow      atomic.Bool // Load waits for the end of its context
 	resigned  chan struct{}
 	resign    func() // called when the server resigns
@@ -97,6 +98,8 @@ func (f *fakeEtcd) Resign(context.Context) error {
 	return nil
 }
 
+func (f *fakeEtcd) LeaseOver() bool             { return f.leaseOver.Load() }
+func (f *fakeEtcd) Serve()                      {}
 func (f *fakeEtcd) Ready() error                { return f.Valid() }
 func (f *fakeEtcd) Size() int64                 { return 0 }
 func (f *fakeEtcd) Generation() uint32          { return 7 }
@@ -290,6 +293,45 @@ func TestAStandbyAnswersAdministratorsAndTakesOver(t *testing.T) {
 	f.suspended.Store(false)
 	m.log.AwaitLine(m.t, "cluster: resumed")
 	session.Want(257, "MKD /locks/c")
+}
+
+// While its lease may be over, a server refuses connections and keeps its sessions.
+func TestAServerRefusesConnectionsWhileItsLeaseIsOver(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.takeOver()
+	session := m.login()
+	connects := func() bool {
+		conn, err := net.Dial("tcp", m.port)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	f.suspended.Store(true)
+	m.log.AwaitLine(t, "cluster: suspended")
+	if !connects() {
+		t.Error("connections are refused before the end of the lease")
+	}
+	f.leaseOver.Store(true)
+	harness.Await(t, "connections are refused", func() bool { return !connects() })
+	session.Want(451, "MKD /locks/a")
+	f.leaseOver.Store(false)
+	f.suspended.Store(false)
+	harness.Await(t, "connections are accepted", connects)
+	session.Want(257, "MKD /locks/a")
+	m.login().Want(550, "MKD /locks/a")
+
+	f.leaseOver.Store(true)
+	harness.Await(t, "connections are refused", func() bool { return !connects() })
+	other, err := net.Listen("tcp", m.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	f.leaseOver.Store(false)
+	m.exits(etcd.ErrHandOver) // it cannot serve
+	<-f.resigned
 }
 
 // unreadManager sets a service manager that does not read its notifications.

@@ -42,7 +42,8 @@ var _ lockLog = (*journal.Log)(nil)
 type service struct {
 	server *server
 
-	ports       []port // the open addresses
+	ports       []port  // the open addresses
+	gates       []*gate // of the ports of a server of several
 	tree        *files.Tree
 	lockedRoot  io.Closer // nil: the root is not locked
 	log         lockLog

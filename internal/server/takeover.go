@@ -37,7 +37,12 @@ func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("taking over: %w", err), v.close(true))
 	}
+	for i, p := range v.ports {
+		v.gates = append(v.gates, newGate(p.Listener))
+		v.ports[i].Listener = v.gates[i]
+	}
 	v.serve()
+	t.Serve()
 	e.setState(active, fmt.Sprintf("term %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))
 	return nil
 }

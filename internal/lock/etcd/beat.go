@@ -24,6 +24,11 @@ type beat struct {
 	Boot   time.Duration `json:"boot"`    // since the server's boot
 	BootID string        `json:"boot_id"` // of that boot
 	Wall   time.Time     `json:"wall"`
+
+	// Server is the election key of the active server, and TakingOver the time since when it takes over; zero: it serves. Earlier
+	// versions write neither.
+	Server     string    `json:"server,omitempty"`
+	TakingOver time.Time `json:"taking_over,omitzero"`
 }
 
 // decodeBeat returns the beat in a key; false: there is none.
@@ -34,7 +39,11 @@ func decodeBeat(kv *mvccpb.KeyValue) (b beat, ok bool) {
 // beat returns the beat of now.
 func (l *Log) beat() string {
 	now := l.c.o.Clock.Exact()
-	return encode(beat{Term: l.epoch, Time: now.Boot + l.shift, Boot: now.Boot, BootID: l.c.o.BootID, Wall: now.Wall.UTC()})
+	b := beat{Term: l.epoch, Time: now.Boot + l.shift, Boot: now.Boot, BootID: l.c.o.BootID, Wall: now.Wall.UTC(), Server: l.key}
+	if !l.serving.Load() {
+		b.TakingOver = l.began
+	}
+	return encode(b)
 }
 
 // timeline is the time of the cluster, in which etcd keeps the times of holds. It is the active server's time since boot plus a shift that

@@ -76,7 +76,8 @@ func (c *Cluster) StandbyState() string {
 	return c.standbyState
 }
 
-// StepDown makes the active server hand over, and returns the server that has taken over. Without a standby it returns an error.
+// StepDown makes the active server hand over, and returns the next server when that serves. Without a standby it returns an error, and
+// if the same server serves again because the next one could not.
 func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	servers, before, _, err := c.servers(ctx)
 	if err != nil {
@@ -85,15 +86,30 @@ func (c *Cluster) StepDown(ctx context.Context) (Server, error) {
 	if len(servers) < 2 {
 		return Server{}, errors.New("no server stands by to take over")
 	}
-	active := string(servers[0].Key)
+	active, first := string(servers[0].Key), decodeServer(servers[0]).String()
 	err = c.members.put(ctx, c.keys.stepDown(), active)
+	state := first + " is still active"
 	for err == nil && pause(ctx, 20*time.Millisecond) {
 		var epoch uint64
-		if servers, epoch, _, err = c.servers(ctx); epoch > before && len(servers) > 0 && string(servers[0].Key) != active {
-			return decodeServer(servers[0]), nil
+		var last *mvccpb.KeyValue
+		if servers, epoch, last, err = c.servers(ctx); err != nil || len(servers) > 0 && string(servers[0].Key) == active {
+			continue
+		}
+		if state = "no server stands by"; len(servers) == 0 {
+			continue
+		}
+		next := decodeServer(servers[0])
+		b, ok := decodeBeat(last)
+		switch {
+		case epoch == before || !ok || b.Term != uint32(epoch) || !b.takingOver(servers, time.Now()).IsZero():
+			state = next.String() + " is taking over"
+		case next.String() == first:
+			return Server{}, fmt.Errorf("%s serves again: the next server could not", first)
+		default:
+			return next, nil
 		}
 	}
-	return Server{}, fmt.Errorf("no server has taken over yet: %w", cmp.Or(err, ctx.Err()))
+	return Server{}, fmt.Errorf("no other server serves yet: %s: %w", state, cmp.Or(err, ctx.Err()))
 }
 
 // restoredTerms is the number that RaiseBase adds to the epoch: more terms than a cluster has between two backups. An epoch has 24 bits in

@@ -198,8 +198,32 @@ func TestStepDownHandsOver(t *testing.T) {
 		t.Errorf("Wait after Resign: %v", err)
 	}
 	second := s.takesOver(next)
+	var reported int64 // the revision of the first beat of the term
+	s.until("two beats of the next server report that it takes over", func() bool {
+		status, err := a.Status(t.Context())
+		if err != nil || status.TakingOver.IsZero() || status.Servers[0].Name != "b" || !status.Suspended.IsZero() {
+			return false
+		}
+		kv, err := a.get(t.Context(), a.keys.beat())
+		if b, ok := decodeBeat(kv); err != nil || !ok || b.Term != second.Generation() {
+			return false
+		}
+		if reported == 0 {
+			reported = kv.ModRevision
+		}
+		return kv.ModRevision != reported
+	})
+	select {
+	case err := <-done:
+		t.Errorf("StepDown returns before the next server serves: %v", err)
+	default:
+	}
+	second.Serve()
 	if err := <-done; err != nil || server.Name != "b" {
 		t.Errorf("StepDown: %+v, %v", server, err)
+	}
+	if status, err := a.Status(t.Context()); err != nil || !status.TakingOver.IsZero() {
+		t.Errorf("it serves, and the status is %+v, %v", status, err)
 	}
 	if second.Generation() != active.Generation()+1 {
 		t.Errorf("epoch %d after %d", second.Generation(), active.Generation())
@@ -209,6 +233,27 @@ func TestStepDownHandsOver(t *testing.T) {
 	}
 	if _, err := a.StepDown(t.Context()); err == nil {
 		t.Error("StepDown without a standby succeeds")
+	}
+}
+
+func TestStepDownFailsIfTheSameServerServesAgain(t *testing.T) {
+	s := newScene(t, 1)
+	a, b, active, next := s.two()
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.StepDown(t.Context())
+		done <- err
+	}()
+	if err := s.over(active); !errors.Is(err, ErrHandOver) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := active.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.resign(s.takesOver(next)) // it could not serve
+	s.campaign(a).Serve()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "a serves again: the next server could not") {
+		t.Errorf("StepDown: %v", err)
 	}
 }
 

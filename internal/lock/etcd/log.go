@@ -27,6 +27,8 @@ type Log struct {
 	lastToken      lock.Token    // no earlier term granted a larger one
 	shift          time.Duration // see timeline
 
+	began    time.Time       // the time of the take-over
+	serving  atomic.Bool     // see Serve
 	deadline atomic.Int64    // time since boot until which the lease surely lasts
 	runError chan error      // gets the error that Run must return
 	term     context.Context // of all changes; its cause is the error of a change after its end
@@ -57,7 +59,7 @@ const (
 )
 
 func newLog(c *Cluster, lease clientv3.LeaseID, create int64) *Log {
-	l := &Log{c: c, lease: lease, key: c.keys.server(lease), createRevision: create, runError: make(chan error, 1), wake: make(chan struct{}, 1)}
+	l := &Log{c: c, lease: lease, key: c.keys.server(lease), createRevision: create, began: c.o.Clock.Now().Wall.UTC(), runError: make(chan error, 1), wake: make(chan struct{}, 1)}
 	l.term, l.end = context.WithCancelCause(context.Background())
 	return l
 }
@@ -162,14 +164,25 @@ func (l *Log) await(ctx context.Context, b *batch) error {
 	}
 }
 
-// flush has the writer write the beat and the history, after all records so far, and waits for that.
-func (l *Log) flush(ctx context.Context) error {
+// Serve publishes that this server serves clients. Until then [Status] reports that it takes over. Serve does not wait for etcd.
+func (l *Log) Serve() {
+	l.serving.Store(true)
+	l.requestBeat()
+}
+
+// requestBeat returns the batch with which the writer writes the beat and the history.
+func (l *Log) requestBeat() *batch {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	b := l.batchForLocked()
 	b.upkeep = true
-	l.mu.Unlock()
 	l.signal()
-	return l.await(ctx, b)
+	return b
+}
+
+// flush has the writer write the beat and the history, after all records so far, and waits for that.
+func (l *Log) flush(ctx context.Context) error {
+	return l.await(ctx, l.requestBeat())
 }
 
 // Room implements [lock.Log]. It also requests the next block of tokens in good time.

@@ -18,6 +18,8 @@ type Status struct {
 	Epoch   uint32        // the number of terms so far
 	Beat    time.Duration // the age of the active server's last beat, by the wall clock; -1: there was none
 
+	// TakingOver is the time since when the first server takes over; zero: it serves, or is suspended.
+	TakingOver time.Time
 	// Suspended is the time of the last beat of a server that is suspended, because etcd has not confirmed its changes since; zero: it
 	// is not, or etcd has received no request from it since.
 	Suspended time.Time
@@ -51,12 +53,22 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	s.Epoch = uint32(epoch)
 	if b, ok := decodeBeat(last); ok {
 		s.Beat = c.o.Clock.Now().Wall.Sub(b.Wall)
+		s.TakingOver = b.takingOver(servers, c.o.Clock.Now().Wall)
 		// The active server has moved the fence, and made no beat since then.
-		if len(servers) > 0 && servers[0].ModRevision > last.ModRevision {
+		if len(servers) > 0 && s.TakingOver.IsZero() && servers[0].ModRevision > last.ModRevision {
 			s.Suspended = b.Wall
 		}
 	}
 	return s, nil
+}
+
+// takingOver returns the time since when the first of the servers takes over; zero: it serves. b is the last beat. If that is not a beat of the server,
+// it begins now.
+func (b beat) takingOver(servers []*mvccpb.KeyValue, now time.Time) time.Time {
+	if len(servers) > 0 && b.Server != "" && b.Server != string(servers[0].Key) {
+		return now.UTC()
+	}
+	return b.TakingOver
 }
 
 // servers reads the election keys, the oldest first, the epoch and the last beat.

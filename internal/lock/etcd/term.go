@@ -126,6 +126,12 @@ func (l *Log) Valid() error {
 	return nil
 }
 
+// LeaseOver reports whether etcd may have ended the lease: then another server may be active. The lease lasts longer if etcd received a renewal whose
+// answer was lost. Until then [Log.Valid] has returned an error for Options.Margin at least.
+func (l *Log) LeaseOver() bool {
+	return l.c.o.Clock.Exact().Boot >= time.Duration(l.deadline.Load())+l.c.o.Margin
+}
+
 // Ready writes a beat, unless the last one is fresh, and returns why no lock can be granted.
 func (l *Log) Ready() error {
 	ctx, cancel := context.WithTimeout(l.term, l.c.o.RequestTimeout)

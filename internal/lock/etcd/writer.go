@@ -63,6 +63,7 @@ func (b *batch) add(changes ...clientv3.Op) {
 type writer struct {
 	fence       int64        // ModRevision of the election key
 	beaten      time.Time    // when the last beat was made
+	beatServing bool         // the last beat reports that this server serves
 	chunk       []byte       // entries of the history that are not written yet
 	firstOffset atomic.Int64 // offset of the first chunk of the history
 	nextOffset  atomic.Int64 // offset of the next chunk
@@ -127,9 +128,10 @@ func (l *Log) send(b *batch) bool {
 	if b.upkeep && len(l.chunk) > 0 {
 		ops = append(ops, clientv3.OpPut(l.c.keys.chunk(l.nextOffset.Load()), formatVersion+string(l.chunk)))
 	}
-	beats := b.upkeep && time.Since(l.beaten) >= beatFresh
+	serving := l.serving.Load()
+	beats := b.upkeep && (time.Since(l.beaten) >= beatFresh || serving != l.beatServing)
 	if beats {
-		l.beaten = time.Now()
+		l.beaten, l.beatServing = time.Now(), serving
 		ops = append(ops, clientv3.OpPut(l.c.keys.beat(), l.beat()), clientv3.OpGet(l.c.keys.stepDown()))
 	}
 	if len(ops) > 0 && !l.commit(b, ops, beats) {
