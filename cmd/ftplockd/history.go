@@ -75,7 +75,7 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyView
 	if o.ConfigFile != "" {
 		c, err := o.Load()
 		if err != nil {
-			return err
+			return withoutFile(err) // it may have [etcd]
 		}
 		if c.Etcd.On() {
 			return o.openEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
@@ -83,7 +83,7 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyView
 			})
 		}
 	}
-	state, err := o.stateDirectory()
+	state, err := o.stateDirectory(cmd)
 	if err != nil {
 		return err
 	}

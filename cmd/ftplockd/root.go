@@ -120,7 +120,7 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	case errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(err, syscall.EPIPE): // as in "ftplockd history | head"
 		return exitFailure
 	case errors.As(err, &wrong):
-		fmt.Fprintln(stderr, wrong)
+		fmt.Fprintln(stderr, err)
 		return exitUsage
 	case !parsed:
 		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())

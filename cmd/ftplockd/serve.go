@@ -10,7 +10,10 @@ import (
 )
 
 // serveOptions are the flags of the commands.
-type serveOptions struct{ server.Options }
+type serveOptions struct {
+	server.Options
+	warned bool // stateDirectory has warned of the configuration file
+}
 
 // newServeCommand returns the command that runs the server.
 func newServeCommand() *cobra.Command {
