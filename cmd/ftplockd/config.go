@@ -32,8 +32,8 @@ func newConfigCheckCommand() *cobra.Command {
 A syntax error ends the check. Check does not open the directories, certificates and addresses.
 
 The exit status is 0 if the server accepts the file (there may be warnings), else 2.`,
-		Example: "  ftplockd config check /etc/ftplockd.toml",
-		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
+		Example: "  ftplockd config check /etc/ftplockd/ftplockd.toml",
+		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := server.Options{ConfigFile: args[0]}.Load()
 			if err != nil {

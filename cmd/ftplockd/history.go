@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"time"
@@ -88,9 +89,13 @@ func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyView
 		return err
 	}
 	if _, err := os.Stat(state); err != nil {
-		return fmt.Errorf("no server uses the state directory %s: %w", state, err)
+		return server.StateError(state, err)
 	}
-	return h.show(cmd.OutOrStdout(), journal.History(state, name), "the journal has no events of "+printable(string(name)))
+	err = h.show(cmd.OutOrStdout(), journal.History(state, name), "the journal has no events of "+printable(string(name)))
+	if errors.Is(err, fs.ErrPermission) {
+		return server.StateError(state, err)
+	}
+	return err
 }
 
 // show prints the selected events.

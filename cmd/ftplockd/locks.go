@@ -20,10 +20,10 @@ func newLocksCommand() *cobra.Command {
 		Short: "List the held locks",
 		Long: `Locks lists the held locks: name, holder, address, session, age, time to the end, number of waiting clients, token. For an
 automatic lock it adds the number of changes by its job, and the last file. A second table lists the jobs that automatic locks
-refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints one object for each hold; the keys keep their
-meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
+refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints an array with an object for each hold; the keys keep
+their meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
 watch(1).`,
-		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
+		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			locks, err := get[[]status.Lock](&options, cmd, "/locks")

@@ -144,11 +144,19 @@ func (a *admin) close() error {
 	return err
 }
 
+// StateError adds to an error of a state directory what it means for a command about its server.
+func StateError(state string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("this user may not use the state directory %s: run the command as root or as the user of the server (%w)", state, err)
+	}
+	return fmt.Errorf("no server uses the state directory %s: %w", state, err)
+}
+
 // Request sends a request to the server that uses the state directory, and returns its answer or its error.
 func Request(ctx context.Context, state, method, path string) ([]byte, error) {
 	dir, err := os.Open(state)
 	if err != nil {
-		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)
+		return nil, StateError(state, err)
 	}
 	defer dir.Close()
 	client := http.Client{Transport: &http.Transport{
@@ -164,7 +172,10 @@ func Request(ctx context.Context, state, method, path string) ([]byte, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		var op *net.OpError
-		if errors.As(err, &op) {
+		if errors.As(err, &op) && errors.Is(op, fs.ErrPermission) {
+			return nil, StateError(state, op.Err)
+		}
+		if op != nil {
 			return nil, fmt.Errorf("no server answers in the state directory %s (%w)", state, op.Err)
 		}
 		return nil, err
