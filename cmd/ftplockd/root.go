@@ -49,6 +49,7 @@ cluster) find the server by its configuration.
 	root.SetFlagErrorFunc(nameFlags)
 	root.AddCommand(
 		newServeCommand(),
+		newInitCommand(),
 		newReloadCommand(),
 		newLocksCommand(),
 		newHistoryCommand(),
