@@ -109,6 +109,7 @@ func (s *server) handler() http.Handler {
 	page := source{s}
 	for pattern, serve := range map[string]http.HandlerFunc{
 		"GET /locks":    page.serveLocks,
+		"GET /waiting":  func(w http.ResponseWriter, r *http.Request) { writeJSON(w, page.Waiting(r.FormValue("name"))) },
 		"GET /refused":  func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.RefusedJobs()) },
 		"GET /sessions": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.Sessions()) },
 		"POST /break":   page.serveBreak,
