@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // Check returns more errors of a configuration. Each has a Key, such as lock[1].protects[2], counted from 1.
@@ -22,10 +24,31 @@ func Load(file string, checks ...Check) (*Config, error) {
 	return c, err
 }
 
+// StateIn returns the key "state" of a configuration file that [Load] may refuse, so that a typo in another key or line does not hide a running
+// server. It returns "" if the file cannot be read, or has no such key before its first [section] and its first syntax error.
+func StateIn(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	var p unstable.Parser
+	p.Reset(bytes.TrimPrefix(data, byteOrderMark))
+	for p.NextExpression() && p.Expression().Kind == unstable.KeyValue {
+		key, value := p.Expression().Key(), p.Expression().Value()
+		if key.Next() && string(key.Node().Data) == "state" && key.IsLast() && value.Kind == unstable.String {
+			return string(value.Data)
+		}
+	}
+	return ""
+}
+
+// byteOrderMark begins the files of editors on Windows.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 // Parse is like [Load] for the content of a file; filename is for the errors. Keys that are left out have the values of [Default], [DefaultAccount]
 // and [DefaultRule].
 func Parse(data []byte, filename string, checks ...Check) (*Config, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // of editors on Windows
+	data = bytes.TrimPrefix(data, byteOrderMark)
 	at := findLines(data)
 	config, given, d := decode(data)
 	if config == nil {

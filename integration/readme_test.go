@@ -90,3 +90,26 @@ func TestReadmeConfigurationKeepsTheLockOfTheFirstScreen(t *testing.T) {
 	c.Want(257, "MKD /phone_lock", `"/phone_lock" locked, token `)
 	c.Want(257, "MKD /composer.lock", "not a lock: the configuration replaces the default rule **/*.lock")
 }
+
+// TestReadmeNetlockPassesTheStatusOn runs the README's netlock with a command that fails. Under "go run" its status would be 1.
+func TestReadmeNetlockPassesTheStatusOn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	all := blocks(t, "README.md")
+	i := slices.IndexFunc(all, func(b block) bool { return b.heading == "netlock" && b.kind == "sh" })
+	text := all[i].text
+	for _, r := range []struct{ shown, run string }{
+		{"go build ./cmd/netlock", "ln -s " + netlock + " netlock"}, {"=ZJ6ACNQK3SHYMFQ4VDO2RXB7WE", "=" + password}, {"ftp@127.0.0.1:2121", account + "@" + s.v4},
+		{"is mine'", "is mine; exit 7'"},
+	} {
+		if !strings.Contains(text, r.shown) {
+			t.Fatalf("the block lacks %q:\n%s", r.shown, text)
+		}
+		text = strings.ReplaceAll(text, r.shown, r.run)
+	}
+	cmd := command(t, "sh", "-c", text)
+	cmd.Dir = t.TempDir()
+	if r := finish(t, cmd); r.status != 7 || r.out != "/locks/demo is mine\n" {
+		t.Errorf("exit status %d\n%s", r.status, r.out)
+	}
+}

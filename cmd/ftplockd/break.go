@@ -74,7 +74,7 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, er
 	encoded := (&url.URL{Path: name}).EscapedPath()
 	i := slices.IndexFunc(locks, func(l status.Lock) bool { return l.Name == name || l.NameEncoded != "" && l.NameEncoded == encoded })
 	if i < 0 {
-		return 0, o.withServer(func() error { return fmt.Errorf("%s is %w", printable(name), lock.ErrNotHeld) })
+		return 0, o.withServer(func() error { return fmt.Errorf("%s is %w%s", printable(name), lock.ErrNotHeld, nearest(name, locks)) })
 	}
 	l := locks[i]
 	in, isFile := cmd.InOrStdin().(*os.File)
@@ -87,6 +87,38 @@ func (o *serveOptions) tokenToBreak(cmd *cobra.Command, name string) (uint64, er
 		return 0, errors.New("nothing was changed")
 	}
 	return l.Token, nil
+}
+
+// nearest returns the end of an error about a name of which no lock is held: the held lock with the most similar name, if it differs in two bytes at
+// most.
+func nearest(name string, locks []status.Lock) string {
+	best, hint := 3, ""
+	for _, l := range locks {
+		if d := distance(name, l.Name); d < best {
+			best, hint = d, fmt.Sprintf("; did you mean %s?", printable(l.Name))
+		}
+	}
+	return hint
+}
+
+// distance returns the least number of inserted, removed and replaced bytes that makes b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // row[j]: from the part of a that was read to b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0]++
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // newKickCommand returns the command that ends a session.

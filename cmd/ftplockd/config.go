@@ -34,8 +34,8 @@ func newConfigCheckCommand() *cobra.Command {
 A syntax error ends the check. Check does not open the directories and addresses. It ignores certificates that it cannot read.
 
 The exit status is 0 if the server accepts the file (there may be warnings), and 2 if it does not, or if a certificate has expired.`,
-		Example: "  ftplockd config check /etc/ftplockd.toml",
-		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd.toml"),
+		Example: "  ftplockd config check /etc/ftplockd/ftplockd.toml",
+		Args:    oneArgument("FILE", "ftplockd config check /etc/ftplockd/ftplockd.toml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := server.Options{ConfigFile: args[0]}.Load()
 			if err != nil {

@@ -25,7 +25,7 @@ files that it protects, and the locks that protect the path. It reads only the c
 not report whether a lock is held. PATH is a path in the served tree, such as /locks/demo.
 
 ` + howServerIsFound,
-		Example: "  ftplockd explain /locks/demo\n  ftplockd explain /phone.tsv --config /etc/ftplockd.toml",
+		Example: "  ftplockd explain /locks/demo\n  ftplockd explain /phone.tsv --config /etc/ftplockd/ftplockd.toml",
 		Args:    oneArgument("PATH", "ftplockd explain /locks/demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := lockName(args[0])

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,24 +26,28 @@ func newHistoryCommand() *cobra.Command {
 	var since string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "history NAME",
-		Short: "Print the holders of a lock, or the writers of a protected file",
+		Use:   "history [NAME]",
+		Short: "Print the holders of a lock, the writers of a protected file, or all events",
 		Long: `History prints the events of a lock from the journal or etcd, oldest first: time, event, client, session, token, time since the
 grant, and the files that the holder changed, with their bytes and SHA-256. For a file that a lock protects it prints the changes of
-the file with account and token. It needs no running server. NAME is the path in the served tree, such as /locks/demo. With --json
-it prints an array; the keys keep their meaning in later versions.`,
-		Example: "  ftplockd history /phone_lock --since 24h\n  ftplockd history /phone.tsv --json",
-		Args:    oneArgument("NAME", "ftplockd history /locks/demo"),
+the file with account and token, the refused changes ("protect") and the discarded uploads ("discard"), with the reasons. It needs no
+running server. NAME is the path in the served tree, such as /locks/demo; without it, history prints the events of all locks and
+files. With --json it prints an array; the keys keep their meaning in later versions.`,
+		Example: "  ftplockd history /phone_lock --since 24h\n  ftplockd history /phone.tsv --json\n  ftplockd history --since 1h",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := lockName(args[0])
-			if err != nil {
-				return err
+			name := "" // all
+			if len(args) == 1 {
+				var err error
+				if name, err = lockName(args[0]); err != nil {
+					return err
+				}
 			}
 			from, err := parseSince(since)
 			if err != nil {
 				return err
 			}
-			return options.offline(cmd, func() error { return options.history(cmd, lock.Name(name), historyView{from, asJSON}) })
+			return options.offline(cmd, func() error { return options.history(cmd, lock.Name(name), historyView{from, name == "", asJSON}) })
 		},
 	}
 	options.addStateFlags(cmd)
@@ -67,33 +73,46 @@ func parseSince(text string) (since time.Time, err error) {
 // historyView selects the events of a history and their format.
 type historyView struct {
 	since time.Time
+	all   bool // of all names
 	json  bool
 }
 
-// history prints the history of a lock from the log of the configuration. Without a configuration file that is the journal in the state directory.
+// history prints the history of a lock, or with "" all events, from the log of the configuration. Without a configuration file that is the journal in the state directory.
 func (o *serveOptions) history(cmd *cobra.Command, name lock.Name, h historyView) error {
 	if o.ConfigFile != "" {
 		c, err := o.Load()
 		if err != nil {
-			return err
+			return withoutFile(err) // it may have [etcd]
 		}
 		if c.Etcd.On() {
 			return o.openEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
-				return h.show(cmd.OutOrStdout(), c.History(ctx, name), "etcd has no events of "+printable(string(name)))
+				return h.show(cmd.OutOrStdout(), c.History(ctx, name), "etcd has no events"+ofName(name))
 			})
 		}
 	}
-	state, err := o.stateDirectory()
+	state, err := o.stateDirectory(cmd)
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(state); err != nil {
-		return fmt.Errorf("no server uses the state directory %s: %w", state, err)
+		return server.StateError(state, err)
 	}
-	return h.show(cmd.OutOrStdout(), journal.History(state, name), "the journal has no events of "+printable(string(name)))
+	err = h.show(cmd.OutOrStdout(), journal.History(state, name), "the journal has no events"+ofName(name))
+	if errors.Is(err, fs.ErrPermission) {
+		return server.StateError(state, err)
+	}
+	return err
 }
 
-// show prints the selected events.
+// ofName returns " of NAME", or "" for all events.
+func ofName(name lock.Name) string {
+	if name == "" {
+		return ""
+	}
+	return " of " + printable(string(name))
+}
+
+// show prints the selected events. Those of all names have a column with the lock.
 func (h historyView) show(w io.Writer, history iter.Seq2[lock.Entry, error], none string) error {
 	events := []status.Event{}
 	for e, err := range history {
@@ -115,8 +134,15 @@ func (h historyView) show(w io.Writer, history iter.Seq2[lock.Entry, error], non
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", e.Time.Format(time.RFC3339), e.Event,
 			dash(e.By), dash(e.Session), e.Token, held, printable(noteOf(e))))
+		if h.all {
+			rows[len(rows)-1] = strings.Replace(rows[len(rows)-1], "\t", "\t"+dash(printable(e.Lock))+"\t", 1)
+		}
 	}
-	return printTable(w, "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE", rows, none)
+	header := "TIME\tEVENT\tBY\tSESSION\tTOKEN\tHELD FOR\tNOTE"
+	if h.all {
+		header = strings.Replace(header, "\t", "\tLOCK\t", 1)
+	}
+	return printTable(w, header, rows, none)
 }
 
 // noteOf returns the last column of a history.

@@ -29,7 +29,8 @@ func newLeftoversCommand() *cobra.Command {
 		Short: "List, restore or remove the files of locks that ended without RMD",
 		Long: `Leftovers lists the files in locks that ended without RMD: by their age or idle time, by a disconnect, or by an administrator.
 Clients do not see these files. The server removes them after locks.leftover_max_age. The first column is the ID: the token of
-the hold. "ftplockd history LOCK" prints the events of the lock.`,
+the hold. "ftplockd history LOCK" prints the events of the lock. Leftovers are in the served directory, so the commands need --config
+or --root, and no state directory.`,
 		Example: "  ftplockd leftovers\n  ftplockd leftovers restore 42 /rescued\n  ftplockd leftovers remove 42",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,8 +55,8 @@ the hold. "ftplockd history LOCK" prints the events of the lock.`,
 			})
 		},
 	})
-	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "the configuration file")
-	cmd.PersistentFlags().StringVar(&options.Root, "root", "", "the served directory")
+	cmd.PersistentFlags().StringVar(&options.ConfigFile, "config", "", "configuration `FILE` (TOML) of the server (see ftplockd --help)")
+	cmd.PersistentFlags().StringVar(&options.Root, "root", "", "the served `DIR`, instead of that of the configuration")
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"time"
 
@@ -19,11 +20,11 @@ func newLocksCommand() *cobra.Command {
 		Use:   "locks",
 		Short: "List the held locks",
 		Long: `Locks lists the held locks: name, holder, address, session, age, time to the end, number of waiting clients, token. For an
-automatic lock it adds the number of changes by its job, and the last file. A second table lists the jobs that automatic locks
-refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints one object for each hold; the keys keep their
-meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
+automatic lock it adds the number of changes by its job, and the last file. A second table lists the waiting clients, a lock's in
+their order, and a third one the jobs that automatic locks refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints an array with an object for each hold; the keys keep
+their meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
 watch(1).`,
-		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd",
+		Example: "  ftplockd locks\n  ftplockd locks --json --state /var/lib/ftplockd/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			locks, err := get[[]status.Lock](&options, cmd, "/locks")
@@ -34,6 +35,9 @@ watch(1).`,
 				return printJSON(cmd.OutOrStdout(), locks)
 			}
 			if err := showLocks(cmd.OutOrStdout(), locks); err != nil {
+				return err
+			}
+			if err := options.showWaiting(cmd, locks); err != nil {
 				return err
 			}
 			refused, err := get[[]status.RefusedJob](&options, cmd, "/refused")
@@ -71,6 +75,30 @@ func showLocks(w io.Writer, locks []status.Lock) error {
 		}
 	}
 	return printTable(w, header, rows, "no locks are held")
+}
+
+// showWaiting prints the queues of held locks, if clients wait.
+func (o *serveOptions) showWaiting(cmd *cobra.Command, locks []status.Lock) error {
+	var rows []string
+	var last string
+	for _, l := range locks {
+		if l.Waiting == 0 || l.Name == last { // a shared lock has an entry for each holder
+			continue
+		}
+		last = l.Name
+		queue, err := get[[]status.Waiter](o, cmd, "/waiting?"+url.Values{"name": {l.Name}}.Encode())
+		if err != nil {
+			return err
+		}
+		for _, w := range queue {
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", printable(l.Name), printable(w.Account), dash(w.Address), dash(w.Session), inSeconds(w.Waited)))
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(cmd.OutOrStdout())
+	return printTable(cmd.OutOrStdout(), "WAITING FOR\tACCOUNT\tADDRESS\tSESSION\tWAITED", rows, "")
 }
 
 // changesOf describes the changes by the job of an automatic lock.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/server"
 )
 
@@ -26,6 +27,11 @@ changed. Sessions keep the rights of their login until "ftplockd kick" ends them
 		Example: "  ftplockd reload\n  ftplockd reload --config ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if options.State == "" {
+				if err := options.withServer(func() error { _, err := options.Load(); return err }); err != nil {
+					return err
+				}
+			}
 			done, err := request[server.Reloaded](&options, cmd, http.MethodPost, "/reload")
 			if err != nil {
 				return err
@@ -53,7 +59,7 @@ func (o *serveOptions) addStateFlags(cmd *cobra.Command) {
 // ask sends a request to the running server and returns the answer.
 func (o *serveOptions) ask(cmd *cobra.Command, method, path string) (body []byte, err error) {
 	err = o.withServer(func() error {
-		state, err := o.stateDirectory()
+		state, err := o.stateDirectory(cmd)
 		if err == nil {
 			body, err = server.Request(cmd.Context(), state, method, path)
 		}
@@ -62,14 +68,28 @@ func (o *serveOptions) ask(cmd *cobra.Command, method, path string) (body []byte
 	return body, err
 }
 
-// stateDirectory returns the state directory. With --state it does not read the configuration file, which may have an error.
-func (o *serveOptions) stateDirectory() (string, error) {
+// stateDirectory returns the state directory of --state or of the configuration file. It warns of a file with errors, because the server may
+// run on with an older version of the file.
+func (o *serveOptions) stateDirectory(cmd *cobra.Command) (string, error) {
 	if o.State != "" {
 		return o.State, nil
 	}
 	c, err := o.Load()
-	if err != nil {
-		return "", err
+	if err == nil {
+		return c.State, nil
 	}
-	return c.State, nil
+	state := config.StateIn(o.ConfigFile)
+	if state == "" {
+		return "", withoutFile(err)
+	}
+	if !o.warned {
+		o.warned = true
+		fmt.Fprintf(cmd.ErrOrStderr(), "ftplockd: warning: %s has errors (see \"ftplockd config check\"); its state directory is %s\n", o.ConfigFile, state)
+	}
+	return state, nil
+}
+
+// withoutFile adds to an error of the configuration file that the command does not need the file.
+func withoutFile(err error) error {
+	return fmt.Errorf("%w\nWith --state DIR this command does not read the configuration file.", err)
 }

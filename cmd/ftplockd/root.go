@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
@@ -37,16 +38,18 @@ cluster) find the server by its configuration.
 
 ` + howServerIsFound
 	root.Example = `  ftplockd
-  ftplockd --config /etc/ftplockd.toml
-  ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd`
+  ftplockd --config /etc/ftplockd/ftplockd.toml
+  ftplockd --listen :2121 --root /srv/ftp --state /var/lib/ftplockd/state`
 	root.Args = onlyCommands
 	info, _ := debug.ReadBuildInfo()
 	root.Version = versionLine(info)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SilenceErrors = true // report writes them
 	root.SilenceUsage = true
+	root.SetFlagErrorFunc(nameFlags)
 	root.AddCommand(
 		newServeCommand(),
+		newInitCommand(),
 		newReloadCommand(),
 		newLocksCommand(),
 		newHistoryCommand(),
@@ -120,7 +123,7 @@ func report(cmd *cobra.Command, err error, parsed bool) int {
 	case errors.As(err, &file) && file.Path == os.Stdout.Name() && errors.Is(err, syscall.EPIPE): // as in "ftplockd history | head"
 		return exitFailure
 	case errors.As(err, &wrong):
-		fmt.Fprintln(stderr, wrong)
+		fmt.Fprintln(stderr, err)
 		return exitUsage
 	case !parsed:
 		fmt.Fprintf(stderr, "ftplockd: %v\nTry \"%s --help\".\n", err, cmd.CommandPath())
@@ -155,6 +158,16 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		hint = fmt.Sprintf("; did you mean %s?", strings.Join(cmd.SuggestionsFor(args[0]), " or "))
 	}
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
+// nameFlags adds the flags of a command to the error of an unknown flag: the commands find their server by different ones.
+func nameFlags(cmd *cobra.Command, err error) error {
+	if _, unknown := errors.AsType[*pflag.NotExistError](err); !unknown {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return fmt.Errorf("%w; %s has %s", err, cmd.CommandPath(), strings.Join(names, ", "))
 }
 
 // versionLine returns the version, the commit and the Go version. info may be nil.

@@ -22,7 +22,7 @@ func newStatusCommand() *cobra.Command {
 has, and the transfers in progress. With --json it prints one object; the keys keep their meaning in later versions.
 
 ` + howServerIsFound,
-		Example: "  ftplockd status\n  ftplockd status --json --state /var/lib/ftplockd",
+		Example: "  ftplockd status\n  ftplockd status --json --state /var/lib/ftplockd/state",
 	}, "/status", showStatus)
 }
 

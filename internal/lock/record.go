@@ -70,6 +70,8 @@ const (
 
 	CauseRefuse  Cause = "refuse"   // a job was refused, see [JobError]; File has the path of its first change
 	CauseTwoRuns Cause = "two-runs" // two programs seem to run as one job
+	CauseProtect Cause = "protect"  // a change of a protected file was refused; Note has the reason
+	CauseDiscard Cause = "discard"  // an upload of a protected file was discarded; Note has the reason
 )
 
 // Notes of records of the kind Published that do not count as changes of their own.
@@ -108,7 +110,7 @@ type Record struct {
 }
 
 // isChange reports whether the record is a change of a hold or a file.
-func (r *Record) isChange() bool { return r.Cause != CauseRefuse && r.Cause != CauseTwoRuns }
+func (r *Record) isChange() bool { return r.Kind != Published || r.Cause == CausePublish }
 
 // Publication is a visible change of a protected file. Its Record has the hold that allowed it.
 type Publication struct {

@@ -148,6 +148,16 @@ func (t *Table) Publish(hold Hold, by Owner, note string, file Publication) {
 	t.settleLocked(now)
 }
 
+// NoteAttempt appends to the history that a change of a file failed, by CauseProtect or CauseDiscard. name is a lock that protects the file. It
+// waits for nothing, and without room in the log it appends nothing.
+func (t *Table) NoteAttempt(cause Cause, name Name, by Owner, note string, file Publication) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.commitLocked(&outcome{records: []Record{{
+		Kind: Published, Cause: cause, Hold: Hold{Name: name, Owner: by}, By: by, At: t.clock.Now(), Note: note, File: &file,
+	}}})
+}
+
 func (o *outcome) publish(hold Hold, by Owner, note string, file Publication, now Instant) {
 	o.records = append(o.records, Record{Kind: Published, Cause: CausePublish, Hold: hold, By: by, At: now, Note: note, File: &file})
 }

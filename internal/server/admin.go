@@ -109,6 +109,7 @@ func (s *server) handler() http.Handler {
 	page := source{s}
 	for pattern, serve := range map[string]http.HandlerFunc{
 		"GET /locks":    page.serveLocks,
+		"GET /waiting":  func(w http.ResponseWriter, r *http.Request) { writeJSON(w, page.Waiting(r.FormValue("name"))) },
 		"GET /refused":  func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.RefusedJobs()) },
 		"GET /sessions": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, page.Sessions()) },
 		"POST /break":   page.serveBreak,
@@ -144,11 +145,19 @@ func (a *admin) close() error {
 	return err
 }
 
+// StateError adds to an error of a state directory what it means for a command about its server.
+func StateError(state string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("this user may not use the state directory %s: run the command as root or as the user of the server (%w)", state, err)
+	}
+	return fmt.Errorf("no server uses the state directory %s: %w", state, err)
+}
+
 // Request sends a request to the server that uses the state directory, and returns its answer or its error.
 func Request(ctx context.Context, state, method, path string) ([]byte, error) {
 	dir, err := os.Open(state)
 	if err != nil {
-		return nil, fmt.Errorf("no server uses the state directory %s: %w", state, err)
+		return nil, StateError(state, err)
 	}
 	defer dir.Close()
 	client := http.Client{Transport: &http.Transport{
@@ -164,7 +173,10 @@ func Request(ctx context.Context, state, method, path string) ([]byte, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		var op *net.OpError
-		if errors.As(err, &op) {
+		if errors.As(err, &op) && errors.Is(op, fs.ErrPermission) {
+			return nil, StateError(state, op.Err)
+		}
+		if op != nil {
 			return nil, fmt.Errorf("no server answers in the state directory %s (%w)", state, op.Err)
 		}
 		return nil, err

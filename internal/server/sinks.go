@@ -102,7 +102,7 @@ func (s *server) openSinks(ctx context.Context) (_ *eventSinks, err error) {
 	w.metrics = metrics.New(state)
 	lines := func(to io.Writer) slog.Handler { return s.options.LogFormat.handler(to, s.options.LogLevel) }
 	w.hooks = hook.New(hook.Options{Log: s.log, Ran: w.metrics.Hooked}, hooksOf(c)...)
-	sinks := []event.Sink{event.Log(s.logTo, lines), w.metrics.Sink, w.hooks.Sink}
+	sinks := []event.Sink{s.noteAttempts, event.Log(s.logTo, lines), w.metrics.Sink, w.hooks.Sink}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.closeFiles(), w.removeNewXferlog())
@@ -276,8 +276,8 @@ func (w *eventSinks) observe(r *lock.Record) {
 	switch r.Kind {
 	case lock.Granted:
 	case lock.Published:
-		if r.Cause == lock.CausePublish {
-			return
+		if r.Cause != lock.CauseRefuse && r.Cause != lock.CauseTwoRuns {
+			return // the driver has published the event
 		}
 		e.Kind, e.Path, e.Holder = event.Job, string(r.File.Path), lock.Owner{}
 		e.Account, e.Remote = r.By.Account, r.By.Address
@@ -290,6 +290,28 @@ func (w *eventSinks) observe(r *lock.Record) {
 		return
 	}
 	w.bus.Publish(e)
+}
+
+// noteAttempts is a sink: it adds refused changes and discarded uploads of protected files to the history.
+func (s *server) noteAttempts(events []event.Event) {
+	v := s.service.Load()
+	if v == nil {
+		return
+	}
+	for _, e := range events {
+		cause, name := lock.CauseProtect, lock.Name(e.Lock)
+		if e.Kind == event.Discard {
+			guards, _ := v.table.Rules().Guards(lock.Name(e.Path)) // its error means that no client may change the file
+			if len(guards) == 0 {
+				continue
+			}
+			cause, name = lock.CauseDiscard, guards[0]
+		} else if e.Kind != event.Protect {
+			continue
+		}
+		by := lock.Owner{Account: e.Account, Address: e.Remote, Session: e.Session}
+		v.table.NoteAttempt(cause, name, by, e.Reason, lock.Publication{Path: lock.Name(e.Path), Bytes: e.Bytes})
+	}
 }
 
 // kindOf returns the kind of event for the end of a hold.

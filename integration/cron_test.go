@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
+)
+
+// cronJob has a recipe of examples/cron and a server for it.
+type cronJob struct {
+	*server
+	recipe string
+	dir    string
+	mail   bytes.Buffer // of the last run
+}
+
+// command prepares a run in a process group of its own.
+func (c *cronJob) command(env ...string) *exec.Cmd {
+	c.mail.Reset()
+	cmd := c.exampleCommand(c.t, exampleFile(c.t, "cron/cron-job"), "phone.log", exampleFile(c.t, "cron/"+c.recipe))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, &c.mail, &c.mail
+	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(c.dir, "tmp"), "PATH="+c.dir+":"+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// killed begins an upload, stops the server in the middle of it, sends a signal to the recipe (9: to all of its processes) and continues the server.
+func (c *cronJob) killed(signal syscall.Signal) {
+	c.t.Helper()
+	if err := os.Truncate(filepath.Join(c.dir, "phone.tsv"), 512<<20); err != nil {
+		c.t.Fatal(err)
+	}
+	p := started(c.t, c.command())
+	harness.Await(c.t, "the upload has begun", func() bool { return len(c.unfinished()) > 0 })
+	c.freeze()
+	if signal == syscall.SIGKILL {
+		p.kill()
+		c.server.signal(syscall.SIGCONT)
+		return
+	}
+	p.signal(c.t, signal)
+	c.server.signal(syscall.SIGCONT)
+	p.ended(c.t, 143)
+	if log := readSoon(c.t, filepath.Join(c.dir, "phone.log")); !strings.Contains(log, "status 143: ") {
+		c.t.Errorf("the log is %q", log)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.dir, "tmp", "*")); len(left) > 0 {
+		c.t.Errorf("left over: %q", left)
+	}
+}
+
+// line runs the line of the crontab, and returns what cron would mail.
+func (c *cronJob) line() (mail string, status int) {
+	c.t.Helper()
+	for _, b := range blocks(c.t, "examples/cron/README.md") {
+		_, line, found := strings.Cut(b.text, "*/10 * * * * ")
+		if !found {
+			continue
+		}
+		for _, file := range []string{"cron-job", c.recipe} {
+			_ = os.Symlink(exampleFile(c.t, "cron/"+file), filepath.Join(c.dir, file))
+		}
+		writeFile(c.t, filepath.Join(c.dir, "password"), []byte(password+"\n"))
+		cmd := c.command("FTP_PASSWORD=")
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.NewReplacer("/opt/phone", c.dir, "phone-curl", c.recipe).Replace(line)}
+		status = started(c.t, cmd).exit(c.t)
+		return c.mail.String(), status
+	}
+	c.t.Fatal("there is no crontab")
+	return "", 0
+}
+
+// TestCronRecipes runs each recipe of examples/cron: with success, refused, with a wrong password, and killed in the middle of the upload.
+func TestCronRecipes(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "curl", "lftp", "tnftp")
+	for _, recipe := range []string{"phone-curl", "phone-lftp", "phone-ftp", "phone-netlock"} {
+		t.Run(recipe, func(t *testing.T) {
+			t.Parallel()
+			c := &cronJob{server: startServer(t, exampleRules(t, "cron")), recipe: recipe, dir: t.TempDir()}
+			if err := aliasOfTnftp(c.dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(c.dir, "tmp"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(c.dir, "phone.tsv"), []byte("new\n"))
+			run := func(env ...string) int { return started(t, c.command(env...)).exit(t) }
+
+			if status := run(); status != 0 || c.mail.String() != "" || c.read("phone.tsv") != "new\n" || len(c.locks()) > 0 {
+				t.Fatalf("status %d, mail %q, file %q, %v", status, &c.mail, c.read("phone.tsv"), c.locks())
+			}
+			c.write("phone.tsv", "old")
+			if out, status := c.line(); status != 0 || out != "" || c.read("phone.tsv") != "new\n" {
+				t.Errorf("the crontab: status %d, mail %q, file %q", status, out, c.read("phone.tsv"))
+			}
+			if status := run("FTP_PASSWORD=wrong"); status == 0 || !strings.Contains(c.mail.String(), "530") && !strings.Contains(c.mail.String(), "denied") {
+				t.Errorf("with a wrong password: status %d, mail %q", status, &c.mail)
+			}
+			c.write("phone.tsv", "old")
+			if c.killed(syscall.SIGTERM); recipe == "phone-curl" && len(c.locks()) > 0 {
+				t.Errorf("the recipe leaves its lock: %v", c.locks())
+			}
+			c.awaitEnd(t, "/phone_lock")
+			c.killed(syscall.SIGKILL)
+			if recipe == "phone-curl" {
+				if l := c.locks(); len(l) != 1 || l[0].ExpiresIn == nil || *l[0].ExpiresIn > 600 {
+					t.Errorf("locks after SIGKILL: %v", l)
+				}
+				c.session("boss").Breaks("/phone_lock")
+			}
+			c.awaitEnd(t, "/phone_lock")
+			harness.Await(t, "the uploads end", func() bool { return len(c.unfinished()) == 0 })
+			if recipe != "phone-ftp" && c.read("phone.tsv") != "old" { // the README says that tnftp can publish a part
+				t.Error("the upload of a killed recipe was published")
+			}
+		})
+	}
+}
+
+// TestCronRecipesAreThoseOfThePage compares the scripts of docs/clients.md with examples/cron.
+func TestCronRecipesAreThoseOfThePage(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"curl": "phone-curl", "lftp": "phone-lftp", "ftp -n": "phone-ftp", "A job of cron": "cron-job"}
+	for _, b := range blocks(t, "docs/clients.md") {
+		file := files[b.heading]
+		if b.kind != "sh" || file == "" {
+			continue
+		}
+		if text := document(t, "examples/cron/"+file); text != b.text {
+			t.Errorf("docs/clients.md, %q, differs from examples/cron/%s", b.heading, file)
+		}
+		delete(files, b.heading)
+	}
+	if len(files) > 0 {
+		t.Errorf("docs/clients.md lacks %v", files)
+	}
+}
