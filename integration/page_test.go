@@ -21,7 +21,7 @@ import (
 )
 
 // screenshot has TestPageIsAccessibleAndFits write the pictures of the documentation.
-var screenshot = flag.Duration("screenshot", 0, "write the pictures of the page to docs, after so much time for its chart")
+var screenshot = flag.Bool("screenshot", false, "write the pictures of the page to docs")
 
 // withPage is the configuration of a server that has a page.
 const withPage = "[http]\nlisten = \"127.0.0.1:0\"\n" + defaults
@@ -48,7 +48,7 @@ func browse(t *testing.T) *browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors,
 		chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1200, 900), chromedp.Env("HOME="+t.TempDir()))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute+2**screenshot)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
 	b := &browser{t: t, close: make([]func(), 1)}
 	b.ctx, b.close[0] = chromedp.NewContext(ctx)
@@ -178,14 +178,14 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(b.ctx, until(shows("locks", "/locks/a")+` && document.activeElement.textContent === "/locks/caf\\x8e"`))
 
 	b.run(b.ctx, chromedp.Navigate(s.page+"login"), chromedp.SendKeys("[name=user]", "boss"), chromedp.SendKeys("[name=password]", password+"\r"), live())
-	b.run(b.ctx, chromedp.Click(`//tr[td/a[text()="/locks/<script>alert(1)<script>"]]//a[text()="Break"]`), chromedp.WaitVisible("[name=reason]"),
+	b.run(b.ctx, chromedp.Click(`//tr[td/a[.="/locks/<script>alert(1)<script>"]]//a[.="Break"]`), chromedp.WaitVisible("[name=reason]"),
 		until(`document.querySelector("main").textContent.includes("/locks/<script>alert(1)<script>")`),
 		chromedp.SendKeys("[name=reason]", "it <hangs>"), chromedp.Click("button.danger"), live())
 	b.run(b.ctx, until(`!`+shows("locks", "<script>")+"&&"+shows("events", "it <hangs>")))
 	c.Want(550, "RMD /locks/<script>alert(1)<script>", "taken away", "broken by boss, it <hangs>")
 
 	b.run(second, emulation.SetScriptExecutionDisabled(true), chromedp.Reload())
-	b.run(second, chromedp.WaitVisible(`//*[@id="locks"]//a[text()="/locks/a"]`), chromedp.WaitVisible(`//*[@id="events"]//a[text()="/locks/a"]`))
+	b.run(second, chromedp.WaitVisible(`//*[@id="locks"]//a[.="/locks/a"]`), chromedp.WaitVisible(`//*[@id="events"]//a[.="/locks/a"]`))
 	b.run(second, chromedp.Navigate("about:blank"))
 	b.run(b.ctx, chromedp.Navigate("about:blank"))
 	s.stop()
@@ -208,12 +208,4 @@ func TestAPageThatIsOpenOverARestartLeadsToTheLogin(t *testing.T) {
 	s.start()
 	b.run(b.ctx, chromedp.WaitVisible("[name=password]"))
 	b.run(b.ctx, chromedp.Navigate("about:blank"))
-}
-
-// pause waits for a time, or for the end of a context.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -20,7 +20,7 @@ import (
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds of events. The configuration, the page and the JSON of hooks use these words.
+// The kinds of events. The configuration and the JSON of hooks use these words.
 const (
 	Acquire     Kind = "acquire"      // a lock was granted
 	Refuse      Kind = "refuse"       // a lock was refused, for Reason

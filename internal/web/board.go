@@ -33,7 +33,9 @@ const locksPart = 2
 
 const (
 	shownRefused   = 20        // refused jobs
-	shownAttention = 5         // rows of each table before the locks
+	shownAttention = 5         // rows of the tables before the locks
+	shownWaiters   = 20        // and of their table of waiting clients
+	shownOfQueue   = 5         // of which one queue has so many at most
 	shownEvents    = 15        // of all groups; /events has more
 	maxRows        = 10_000    // that are kept
 	longHeld       = time.Hour // a lock that is held for longer is in the table before the others
@@ -69,7 +71,7 @@ type allParts [len(parts)]*part
 // entry is a lock of the last update.
 type entry struct {
 	status.Lock
-	text string // name and holder, for filters
+	text string // filterText of name and holder
 }
 
 // view is the part of the locks that a browser requests.
@@ -172,7 +174,7 @@ func entries(locks []status.Lock) []*entry {
 			l.Expires.Time = l.Expires.Round(time.Second)
 		}
 		l.Age, l.ExpiresIn = 0, 0 // the script of the page computes them
-		all[i] = &entry{l, l.Name + "\n" + l.Owner()}
+		all[i] = &entry{l, filterText(l.Name, l.Owner())}
 	}
 	slices.SortStableFunc(all, func(x, y *entry) int { return compare(&x.Lock, &y.Lock) })
 	return all
@@ -258,7 +260,8 @@ func (b *board) renderCommonLocked(admin bool) (*allParts, error) {
 	sc.Sessions, sc.MoreSessions = firstOf(b.source.Sessions())
 	sc.Transfers, sc.MoreTransfers = firstOf(b.source.Transfers())
 	now := time.Now()
-	sc.Old, sc.Queues = b.oldLocked(now), b.queuesLocked()
+	sc.Old, sc.Waiters = b.oldLocked(now), b.waitersLocked()
+	sc.MoreWaiters = max(0, sc.Waiting-len(sc.Waiters))
 	sc.Refusals = b.past.topRefusals(now.Add(-time.Hour))
 	all := new(allParts)
 	for i, name := range parts {

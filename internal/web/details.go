@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -88,9 +87,9 @@ func (s *Server) eventPage(w http.ResponseWriter, r *http.Request) {
 	i := max(0, slices.IndexFunc(kinds, func(k kind) bool { return k.Kind == r.FormValue("kind") }))
 	kinds[i].Chosen = true
 	sc := s.emptyScreen(r)
-	sc.Title, sc.Kinds, sc.View.Filter = "Events", kinds, r.FormValue("q")
+	sc.Title, sc.Kinds, sc.View.Filter = "Events", kinds, escaped(r.FormValue("q"))
 	sc.Events = slices.DeleteFunc(s.past.last(kinds[i].groups...), func(e event.Event) bool {
-		text := strings.Join([]string{string(e.Kind), e.Lock, e.Path, client(e), e.By.String(), cmp.Or(e.Reason, e.Cause)}, "\n")
+		text := filterText(string(e.Kind), kindText(e), e.Lock, e.Path, client(e), e.By.String(), e.Reason)
 		return !strings.Contains(text, sc.View.Filter)
 	})
 	s.write(w, http.StatusOK, "eventpage", sc)

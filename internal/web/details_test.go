@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,8 @@ func TestTheEventPageShowsAKindThatContainsAText(t *testing.T) {
 	rows := func(query string, want ...string) {
 		t.Helper()
 		page := s.want(200, "<h2", "/events?"+query, nil, nil)
-		_, page, _ = strings.Cut(page, "<thead>")
-		if n := strings.Count(page, `class="kind cut"`); n != len(want) {
+		_, page, _ = strings.Cut(page, "<tbody>")
+		if n := strings.Count(page, `class="kind"`); n != len(want) {
 			t.Errorf("%s: %d events, want %d:\n%s", query, n, len(want), page)
 		}
 		inOrder(t, page, want...)
@@ -94,13 +95,38 @@ func TestTheEventPageShowsAKindThatContainsAText(t *testing.T) {
 	rows("kind=locks", "break", "acquire")
 	rows("kind=refusals", "held by joe")
 	rows("kind=files", "3 B")
-	rows("kind=logins", "joe@192.0.2.1")
+	rows("kind=logins", "joe<wbr>@192.0.2.1")
 	rows("kind=server", "line 3")
 	rows("q=ann@192.0.2.2", "refuse")
 	rows("q=/f", "publish")
 	rows("q=boss", "break")
 	rows("q=line+3", "reload")
 	rows("kind=locks&q=refuse")
+	s.server.Sink([]event.Event{{Kind: event.Protect, Path: "/p", Time: time.Unix(9, 0)}})
+	rows("q=change+refused", "change refused")
+	rows("q=protect", "change refused")
+}
+
+// TestFiltersKeepTheirText submits the text of the filter again and again, as a browser does.
+func TestFiltersKeepTheirText(t *testing.T) {
+	h := &house{locks: []status.Lock{{Name: `/a\b`, Token: 1, Holder: "joe"}, {Name: "/caf\x8e", Token: 2, Holder: `dom\ann`}}}
+	s := newSite(t, h, nil)
+	for _, l := range h.locks {
+		s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: l.Name, Account: l.Holder}})
+	}
+	for filter, found := range map[string]string{`a\b`: `/a\\b`, `a\\b`: `/a\\b`, `caf\x8e`: `/caf\x8e`, "caf\x8e": `/caf\x8e`, `dom\ann`: `/caf\x8e`} {
+		for _, path := range []string{"/?q=", "/events?q="} {
+			text := filter
+			for range 3 {
+				page := s.want(200, ">"+found+"<", path+url.QueryEscape(text), nil, nil)
+				_, page, _ = strings.Cut(page, `name="q" value="`)
+				text, _, _ = strings.Cut(page, `"`)
+			}
+			if text != escaped(filter) {
+				t.Errorf("%s: the filter %q has become %q", path, filter, text)
+			}
+		}
+	}
 }
 
 func TestAttentionIsForOldLocksLongQueuesAndRefusalsOfAnHour(t *testing.T) {
@@ -124,15 +150,34 @@ func TestAttentionIsForOldLocksLongQueuesAndRefusalsOfAnHour(t *testing.T) {
 	for _, a := range b.oldLocked(now) {
 		old = append(old, a.Name)
 	}
-	for _, a := range b.queuesLocked() {
-		queues = append(queues, a.Name+" "+a.First)
+	for _, w := range b.waitersLocked() {
+		queues = append(queues, fmt.Sprint(w.Lock, " ", w.Place, w.Client, " ", w.Holder, w.MoreHolders))
 	}
-	if got := fmt.Sprint(old, queues); got != "[/locks/7 /locks/6 /locks/5 /locks/4 /locks/3] [/locks/3 waits3 /locks/7 waits7 /locks/2 waits2 /locks/6 waits6 /locks/1 waits1]" {
+	if got := fmt.Sprint(old, queues); got != "[/locks/7 /locks/6 /locks/5 /locks/4 /locks/3] [/locks/3 1waits3 joe0 /locks/7 1waits7 joe1 /locks/2 1waits2 joe0 /locks/6 1waits6 joe0 /locks/1 1waits1 joe0 /locks/5 1waits5 joe0]" {
 		t.Error(got)
 	}
 	refused := s.past.topRefusals(now.Add(-time.Hour))
 	if len(refused) != 2 || refused[0].Name != "/locks/a" || refused[0].Count != 2 || refused[0].Client != "joe" || refused[0].Reason != "reason 1" || refused[1].Name != "/f" {
 		t.Errorf("%+v", refused)
+	}
+}
+
+func TestWaitingClientsHaveATableWithPlaceAndHolder(t *testing.T) {
+	h := &house{waiting: make(map[string][]status.Waiter)}
+	for i := range 6 {
+		name := fmt.Sprint("/locks/", i)
+		for place := range 10 - i {
+			h.waiting[name] = append(h.waiting[name], status.Waiter{Account: fmt.Sprintf("client%d%d", i, place), Address: "192.0.2.2", Waited: 120})
+		}
+		h.locks = append(h.locks, status.Lock{Name: name, Token: uint64(i + 1), Holder: "joe", Address: "192.0.2.1", Waiting: 10 - i})
+	}
+	page := newSite(t, h, nil).want(200, "<b>45</b> waiting", "/", nil, nil)
+	_, page, _ = strings.Cut(page, `id="waiting-title"`)
+	page, more, _ := strings.Cut(page, "</table>")
+	inOrder(t, page, "<th class=\"count\">Place</th>", "<th>Holder</th>", "/locks/0", ">1<", "client00<wbr>@192.0.2.2", "joe<wbr>@192.0.2.1", "2m",
+		"/locks/0", ">5<", "client04", "/locks/1", ">1<", "client10", "/locks/3", ">5<", "client34")
+	if n := strings.Count(page, "<tr>") - 1; n != shownWaiters || !strings.HasPrefix(more, "\n<p>and 25 more. ") {
+		t.Errorf("%d rows, then %.20q", n, more)
 	}
 }
 
@@ -168,10 +213,17 @@ func TestTextsOfThePage(t *testing.T) {
 		{span(59 * time.Second), "< 1m"}, {span(time.Minute), "1m"}, {span(time.Hour - 1), "59m"}, {span(time.Hour), "1h 00m"},
 		{span(24*time.Hour - 1), "23h 59m"}, {span(49 * time.Hour), "2d 01h"},
 		{byteCount(1023), "1023 B"}, {byteCount(1024), "1.0 KiB"}, {byteCount(1<<20 - 1), "1024.0 KiB"}, {byteCount(1 << 20), "1.0 MiB"}, {byteCount(1 << 62), "4.0 EiB"},
-		{details(event.Event{}), ""},
+		{details(event.Event{}), ""}, {details(event.Event{Kind: event.Protect, Path: "/f", Reason: "held"}), "held"},
 		{details(byBoss), `\x01, by boss, 2 B, token 7`},
 		{client(event.Event{Account: "joe", Remote: "192.0.2.1"}), "joe@192.0.2.1"},
 		{client(ofAnn), "ann@192.0.2.2"},
+		{escaped("a\\b\xff\n"), `a\b\xff\n`}, {filterText("a", `b\c`), "a\n" + `b\c` + "\n" + `b\\c`},
+		{fmt.Sprint(halvesOf("123456789012")), "{ 123456789012}"}, {fmt.Sprint(halvesOf("/a123456789012")), "{/a 123456789012}"},
+		{fmt.Sprint(halvesOf("/a錠錠錠錠錠錠")), "{/a 錠錠錠錠錠錠}"}, {fmt.Sprint(halvesOf("/ae\u0301123456789012")), "{/ae\u0301 123456789012}"}, {fmt.Sprint(halvesOf("")), "{ }"},
+		{fmt.Sprint(accountAndAddress("a@b@192.0.2.1")), "{a@b 192.0.2.1}"}, {fmt.Sprint(accountAndAddress("joe")), "{joe }"},
+		{kindText(event.Event{Kind: event.Refuse, Cause: "held"}), "lock refused"}, {kindText(event.Event{Kind: event.Job}), "job refused"},
+		{kindText(event.Event{Kind: event.Job, Cause: "two-runs"}), "two programs in one job"},
+		{kindText(event.Event{Kind: event.Expire, Cause: "idle"}), "expire, idle"}, {kindText(event.Event{Kind: event.Break, Cause: "break"}), "break"},
 		{client(event.Event{Account: "joe"}), "joe"}, {client(event.Event{Remote: "192.0.2.1"}), "192.0.2.1"},
 		{subject(event.Event{Path: "/f", Lock: "/a"}), "/f"}, {subject(event.Event{Lock: "/a"}), "/a"},
 		{fmt.Sprint(stamp(time.Time{}), stamp(time.UnixMilli(7))), "0 7"},

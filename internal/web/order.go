@@ -14,7 +14,7 @@ var orders = []struct {
 	key, title, class string
 	compare           func(a, b *status.Lock) int
 }{
-	{"name", "Name", "", compare},
+	{"name", "Name", "broad", compare},
 	{"holder", "Holder", "", func(a, b *status.Lock) int { return strings.Compare(a.Owner(), b.Owner()) }},
 	{"since", "Since", "when wide-only", func(a, b *status.Lock) int { return a.Acquired.Compare(b.Acquired) }},
 	{"expires", "Expires", "expires", compareExpiry},
@@ -67,47 +67,64 @@ func (v view) columns() []column {
 	return all
 }
 
-// attention is a lock in the tables before the others.
+// attention is a lock that is shown before the others.
 type attention struct {
 	status.Lock
-	First string        // the client at the head of the queue
-	For   time.Duration // how long the lock is held, or how long that client waits
+	For time.Duration // how long it is held
+}
+
+// waiter is a client in a queue.
+type waiter struct {
+	Lock        string
+	Place       int // from 1
+	Client      string
+	Holder      string // of the lock
+	MoreHolders int    // of a shared lock
+	For         time.Duration
 }
 
 // oldLocked returns the locks that are held for longest.
 func (b *board) oldLocked(now time.Time) (old []attention) {
-	for _, e := range topEntries(b.sorted[""], func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
+	for _, e := range topEntries(b.sorted[""], shownAttention, func(e *entry) bool { return now.Sub(e.Acquired) > longHeld && !e.Acquired.IsZero() },
 		func(a, b *entry) int { return a.Acquired.Compare(b.Acquired) }) {
 		old = append(old, attention{Lock: e.Lock, For: now.Sub(e.Acquired)})
 	}
 	return old
 }
 
-// queuesLocked returns the locks with the longest queues. The holds of a shared lock have one queue.
-func (b *board) queuesLocked() (queues []attention) {
+// waitersLocked returns the first clients of the longest queues. The holds of a shared lock have one queue.
+func (b *board) waitersLocked() (all []waiter) {
 	last := ""
-	for _, e := range topEntries(b.sorted[""], func(e *entry) bool {
+	holders := make(map[string]int) // of each lock with a queue
+	for _, e := range topEntries(b.sorted[""], shownWaiters, func(e *entry) bool {
+		if e.Waiting > 0 {
+			holders[e.Name]++
+		}
 		again := e.Name == last
 		last = e.Name
 		return e.Waiting > 0 && !again
 	}, func(a, b *entry) int { return cmp.Compare(b.Waiting, a.Waiting) }) {
-		if queue := b.source.Waiting(e.Name); len(queue) > 0 { // otherwise the clients have left since the update
-			queues = append(queues, attention{e.Lock, queue[0].Owner(), time.Duration(queue[0].Waited * float64(time.Second))})
+		queue := b.source.Waiting(e.Name) // clients may have left since the update
+		for i, w := range queue[:min(len(queue), shownOfQueue, shownWaiters-len(all))] {
+			all = append(all, waiter{e.Name, i + 1, w.Owner(), e.Owner(), holders[e.Name] - 1, time.Duration(w.Waited * float64(time.Second))})
+		}
+		if len(all) == shownWaiters {
+			break
 		}
 	}
-	return queues
+	return all
 }
 
-// topEntries returns the first entries in an order, shownAttention at most.
-func topEntries(all []*entry, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
+// topEntries returns the first entries in an order, so many at most.
+func topEntries(all []*entry, most int, wanted func(*entry) bool, order func(a, b *entry) int) []*entry {
 	var best []*entry
 	for _, e := range all {
-		if !wanted(e) || len(best) == shownAttention && order(e, best[len(best)-1]) >= 0 {
+		if !wanted(e) || len(best) == most && order(e, best[len(best)-1]) >= 0 {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(best, e, func(x, e *entry) int { return cmp.Or(order(x, e), -1) }) // after its equals
 		best = slices.Insert(best, i, e)
-		best = best[:min(len(best), shownAttention)]
+		best = best[:min(len(best), most)]
 	}
 	return best
 }

@@ -28,8 +28,8 @@ var (
 )
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"name": printable, "utc": utc, "iso": iso, "stamp": stamp, "bytes": byteCount, "span": span, "client": shownClient,
-	"details": details, "seconds": func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
+	"name": printable, "halves": halvesOf, "utc": utc, "iso": iso, "stamp": stamp, "bytes": byteCount, "span": span, "client": client,
+	"accountAndAddress": accountAndAddress, "kind": kindText, "details": details, "seconds": func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
 	"add": func(a, b int) int { return a + b },
 }).Parse(templates))
 
@@ -47,7 +47,7 @@ const (
 func (s *Server) viewOf(r *http.Request) view {
 	page, _ := strconv.Atoi(r.FormValue("page"))
 	a, ok := s.visitor(r)
-	return view{Filter: r.FormValue("q"), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin, Sort: sortKey(r.FormValue("sort"))}
+	return view{Filter: escaped(r.FormValue("q")), Page: min(max(page, 1), 1<<20), Admin: ok && a.Admin, Sort: sortKey(r.FormValue("sort"))}
 }
 
 // link returns the address of a page of the same view.
@@ -92,7 +92,8 @@ type screen struct {
 	MoreTransfers int
 	Events        []event.Event
 	Old           []attention // locks that are held for long
-	Queues        []attention
+	Waiters       []waiter
+	MoreWaiters   int
 	Refusals      []refusal
 	Columns       []column
 	Kinds         []kind // of events
@@ -247,16 +248,17 @@ func sendParts(w io.Writer, now, last allParts) error {
 }
 
 // printable returns bytes as text. It escapes bytes that are not UTF-8, invisible characters, and those that change the direction of writing, as Go
-// does.
-func printable(name string) string {
+// does. It doubles backslashes, so two names never look the same.
+func printable(name string) string { return escaped(strings.ReplaceAll(name, `\`, `\\`)) }
+
+// escaped is printable with single backslashes. It changes nothing in its own result.
+func escaped(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name); {
 		r, size := utf8.DecodeRuneInString(name[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, name[i])
-		case r == '\\':
-			b.WriteString(`\\`)
 		case unicode.IsGraphic(r):
 			b.WriteRune(r)
 		default:
@@ -266,6 +268,73 @@ func printable(name string) string {
 		i += size
 	}
 	return b.String()
+}
+
+// filterText returns the text in which a filter looks for a part: each string as an escaped filter can have it, and as the page shows it.
+func filterText(all ...string) string {
+	var lines []string
+	for _, s := range all {
+		lines = append(lines, escaped(s))
+		if strings.Contains(s, `\`) {
+			lines = append(lines, printable(s))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tailColumns is how many columns of text a short name keeps of its end; style.css has the same number.
+const tailColumns = 12
+
+// halves are the two parts of a name: without room, the page shortens the head.
+type halves struct{ Head, Tail string }
+
+// halvesOf returns the parts of a name as printable text.
+func halvesOf(name string) halves {
+	text := printable(name)
+	at := len(text)
+	for columns := 0; at > 0; {
+		r, size := utf8.DecodeLastRuneInString(text[:at])
+		switch {
+		case unicode.Is(unicode.M, r): // it belongs to the character before it
+		case r >= 0x1100: // the first wide characters
+			columns += 2
+		default:
+			columns++
+		}
+		if columns > tailColumns {
+			break
+		}
+		at -= size
+	}
+	for at < len(text) { // marks of the last character of the head
+		r, size := utf8.DecodeRuneInString(text[at:])
+		if !unicode.Is(unicode.M, r) {
+			break
+		}
+		at += size
+	}
+	return halves{text[:at], text[at:]}
+}
+
+// kindText returns what happened, for people.
+func kindText(e event.Event) string {
+	switch {
+	case e.Kind == event.Refuse:
+		return "lock refused"
+	case e.Kind == event.Protect:
+		return "change refused"
+	case e.Kind == event.Job && e.Cause == "two-runs":
+		return "two programs in one job"
+	case e.Kind == event.Job:
+		return "job refused"
+	case e.Kind == event.Unconfirmed:
+		return "publish, unconfirmed"
+	case e.Kind == event.LoginFailed:
+		return "login failed"
+	case e.Cause != "" && e.Cause != string(e.Kind):
+		return string(e.Kind) + ", " + e.Cause
+	}
+	return string(e.Kind)
 }
 
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
@@ -297,7 +366,16 @@ func client(e event.Event) string {
 	return cmp.Or(e.Holder.String(), e.Account, e.Remote)
 }
 
-func shownClient(e event.Event) string { return printable(client(e)) }
+// who is a client; without an address, it is only an account.
+type who struct{ Account, Address string }
+
+// accountAndAddress splits account@address. An account may contain an @.
+func accountAndAddress(owner string) who {
+	if i := strings.LastIndexByte(owner, '@'); i >= 0 {
+		return who{owner[:i], owner[i+1:]}
+	}
+	return who{Account: owner}
+}
 
 // details returns the facts of an event that have no column.
 func details(e event.Event) string {
@@ -308,7 +386,7 @@ func details(e event.Event) string {
 	if by := e.By.String(); by != "" {
 		all = append(all, "by "+printable(by))
 	}
-	if e.Path != "" {
+	if e.Path != "" && groupOf(e.Kind) != ofRefusals {
 		all = append(all, byteCount(e.Bytes))
 	}
 	if e.Token != 0 {

@@ -219,7 +219,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	s := newSite(t, h, nil)
 	s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: "/<img src=x>", Reason: "<i>"}})
 	page := s.want(200, "/&lt;script&gt;alert(1)&lt;/script&gt;", "/", nil, nil)
-	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann@192.0.2.2", "/big\\x80file"} {
+	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann<wbr>@192.0.2.2", "/big\\x80file"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in\n%s", want, page)
 		}

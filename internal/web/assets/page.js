@@ -66,6 +66,15 @@ async function again() {
 	if (page && page.redirected) location.href = "/login"; else follow();
 }
 
+// axisSize returns the width of an axis: that of its widest label.
+function axisSize(u, labels, axis, cycle) {
+	const a = u.axes[axis];
+	if (cycle > 1) return a._size; // a size that follows its own labels may never settle
+	u.ctx.font = a.font[0];
+	const widest = Math.max(0, ...(labels || []).map((text) => u.ctx.measureText(text).width));
+	return Math.ceil(a.ticks.size + a.gap + widest / devicePixelRatio) + 2;
+}
+
 function draw(columns) {
 	const style = getComputedStyle(document.documentElement), text = style.getPropertyValue("--text"), line = style.getPropertyValue("--line");
 	const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
@@ -74,7 +83,7 @@ function draw(columns) {
 	return new uPlot({
 		width: byId("plot").clientWidth, height: 200,
 		scales: { count: { range: (u, min, max) => [0, Math.max(5, max)] }, ms: { range: (u, min, max) => [0, Math.max(1, max || 0)] } },
-		axes: [{ ...axis, space: 80, incrs: [60, 120, 300, 600, 900], values: (u, all) => all.map((v) => at(v, false)) }, { ...axis, scale: "count", size: 36 }, { ...axis, scale: "ms", side: 1, size: 60, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
+		axes: [{ ...axis, space: 80, incrs: [60, 120, 300, 600, 900], values: (u, all) => all.map((v) => at(v, false)) }, { ...axis, scale: "count", size: axisSize }, { ...axis, scale: "ms", side: 1, size: axisSize, grid: { show: false }, values: (u, all) => all.map((v) => v + " ms") }],
 		series: [{ value: (u, v) => v === null ? "–" : at(v, true) }, series("held", "#2a7fc9", "count"), series("waiting", "#d9822b", "count", [6, 3]), series("hand-over, median (ms)", "#4c9a52", "ms", [2, 3])],
 	}, columns, byId("plot"));
 }
