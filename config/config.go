@@ -121,8 +121,8 @@ func DefaultHook() Hook { return Hook{Timeout: Duration{30 * time.Second}} }
 type Files struct {
 	// Mode is that of new files, permission bits only. An existing file keeps its mode.
 	Mode Mode `toml:"mode"`
-	// HangUp is how long an upload waits, after the end of its data connection, for the end of the control connection, by which the server
-	// recognises a killed client. 0: it does not wait.
+	// HangUp is how long an upload waits at least, after the end of its data connection, for the end of the control connection, by which the
+	// server recognises a killed client. Long and empty uploads wait longer, up to 50 ms. 0: no upload waits.
 	HangUp Duration `toml:"hang_up"`
 	// Durable syncs an upload to the disk before its 226.
 	Durable bool `toml:"durable"`

@@ -332,3 +332,40 @@ func TestAnUploadWaitsForTheEndOfAKilledClient(t *testing.T) {
 		})
 	}
 }
+
+func TestHangUpWait(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		hangUp, took time.Duration
+		received     int64
+		want         time.Duration
+	}{
+		{2 * ms, ms, 1 << 10, 2 * ms}, {2 * ms, 400 * ms, 1, 20 * ms}, {2 * ms, time.Hour, 1, 50 * ms}, {time.Second, time.Hour, 1, time.Second},
+		{2 * ms, 0, 0, 50 * ms}, {time.Second, 0, 0, time.Second}, {0, time.Hour, 1, 0}, {0, time.Hour, 0, 0},
+	} {
+		if got := hangUpWait(tt.hangUp, tt.took, tt.received); got != tt.want {
+			t.Errorf("hang_up %v, %v for %d bytes: %v, want %v", tt.hangUp, tt.took, tt.received, got, tt.want)
+		}
+	}
+}
+
+// An upload that nothing proves to be complete is published later after the end of its data connection if it took long, or if it is empty.
+func TestLongAndEmptyUploadsWaitLongerForTheEndOfTheClient(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	for _, tt := range []struct {
+		content string
+		takes   time.Duration
+		least   time.Duration
+	}{{"", 0, 50 * time.Millisecond}, {"x", 600 * time.Millisecond, 20 * time.Millisecond}} {
+		data := c.begun("STOR /f", tt.content)
+		time.Sleep(tt.takes) // the duration of the transfer is what the test is about
+		ended := time.Now()
+		data.Close()
+		c.check("STOR", c.reply(), "226 *")
+		if took := time.Since(ended); took < tt.least {
+			t.Errorf("%q in %v: 226 after %v, want at least %v", tt.content, tt.takes, took, tt.least)
+		}
+		s.wantContent("/f", tt.content)
+	}
+}

@@ -13,7 +13,7 @@
 // Replies contain paths as the client sees them, never the server's. The locks of a session are released only when
 // its transfers are over.
 //
-// Caveats: if the control connection of a killed client ends more than Settings.HangUp after its data connection,
+// Caveats: if the control connection of a killed client ends later after its data connection than hangUpWait returns,
 // a partial upload is published. Renaming a directory can give a directory in it the name of a lock; like
 // every such directory that MKD did not make, it belongs to the host then.
 //
@@ -68,8 +68,8 @@ type Settings struct {
 	DataTimeout time.Duration
 	// DataMinRate is the lowest rate of a download in bytes per second, over a minute. 0: any.
 	DataMinRate int
-	// HangUp is how long an upload waits, after the end of its data connection, for the end of the control connection, which means that
-	// the client was killed. 0: it does not wait.
+	// HangUp is how long an upload waits at least, after the end of its data connection, for the end of the control connection, which means
+	// that the client was killed; see hangUpWait. 0: it does not wait.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
 	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of

@@ -40,8 +40,7 @@ func (t *transfer) publish() error {
 	}
 	t.proven = t.gotCloseNotify || t.announced > 0 && t.received == t.announced
 	if !t.proven {
-		// The kernel closes the connections of a killed client one after the other, so the end of its control connection follows.
-		pause(time.Until(t.dataEnded.Add(t.client.server.settings.Load().HangUp)))
+		pause(time.Until(t.dataEnded.Add(hangUpWait(t.client.server.settings.Load().HangUp, t.dataEnded.Sub(t.openedAt), t.received))))
 	}
 	conn.CatchUp(t.client.server.catchUp) // with an ABOR or QUIT that has arrived
 	if err := t.contested(); err != nil {

@@ -162,7 +162,9 @@ func (f *fileContent) begin(offset int64, ascii bool) error {
 	if ascii {
 		f.ascii = &toCRLF{}
 	}
-	_, err = f.file.Seek(offset, io.SeekStart)
+	if offset > 0 {
+		_, err = f.file.Seek(offset, io.SeekStart)
+	}
 	return err
 }
 

@@ -54,7 +54,9 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	if err := c.makeLockDirectories(n); err != nil {
 		return err
 	}
-	t.file, err = c.server.tree.Upload(string(n), files.UploadOptions{Append: appending, Offset: offset, New: unique, Gone: t.abortedOrGone})
+	t.file, err = c.server.tree.Upload(string(n), files.UploadOptions{
+		Append: appending, Offset: offset, New: unique, Sum: t.permitAtStart.Lock != "", Gone: t.abortedOrGone,
+	})
 	if err == nil {
 		t.cmd.Reply(control.Reply{Code: 150, Text: opening + t.view})
 	}

@@ -96,6 +96,7 @@ func fileMeasurements(s sizes) (all []*measurement) {
 		both(job{size: 1 << 10}, n)
 		add(job{way: up, size: 1 << 10, announced: true}, n)
 		both(job{size: 1 << 20}, n)
+		add(job{way: up, size: 1 << 20, announced: true}, n)
 	}
 	both(job{size: s.large}, 1)
 	both(job{size: s.ascii, ascii: true}, 1)

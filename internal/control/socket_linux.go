@@ -31,16 +31,19 @@ func (w *wire) hungUp() bool {
 	if w.raw == nil {
 		return false
 	}
-	fds := []unix.PollFd{{Events: unix.POLLRDHUP, Revents: unix.POLLHUP}} // stays if the socket is closed
-	_ = w.raw.Control(func(fd uintptr) {
-		fds[0].Fd = int32(fd)
-		for {
-			if _, err := unix.Poll(fds, 0); err != unix.EINTR {
-				return
-			}
+	hungUp := true // if the socket is closed
+	_ = w.raw.Control(func(fd uintptr) { hungUp = isReady(fd, unix.POLLRDHUP) })
+	return hungUp
+}
+
+// isReady reports whether one of the events of poll(2) has happened, or an error. It does not wait.
+func isReady(fd uintptr, events int16) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+	for {
+		if _, err := unix.Poll(fds[:], 0); err != unix.EINTR {
+			return fds[0].Revents != 0 // POLLERR and POLLHUP are always reported
 		}
-	})
-	return fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLRDHUP) != 0
+	}
 }
 
 // bytesArrived returns how many bytes have arrived, read or not (TCP_INFO). A FIN counts as one.
@@ -106,6 +109,9 @@ func dismissNext(l *net.TCPListener) (from netip.Addr, ok bool) {
 		return from, false
 	}
 	_ = raw.Control(func(fd uintptr) { // the socket does not block
+		if !isReady(fd, unix.POLLIN) { // an accept4 for nothing costs ten times as much
+			return
+		}
 		next, address, err := unix.Accept4(int(fd), unix.SOCK_CLOEXEC)
 		if err != nil {
 			return

@@ -285,3 +285,14 @@ func (d directory) space() (uint64, error) {
 	err := d.do("space", func(fd int) error { return unix.Fstatfs(fd, &st) })
 	return st.Bavail * uint64(st.Bsize), err
 }
+
+// startWriteBack starts to write a part of a file to the disk, and does not wait for the end. An error concerns the later sync.
+func startWriteBack(f *os.File, offset, bytes int64) {
+	_ = call(f, func(fd int) error { return unix.SyncFileRange(fd, offset, bytes, unix.SYNC_FILE_RANGE_WRITE) })
+}
+
+// awaitWriteBack waits until a part of a file is written to the disk. It reports an error that the later sync then does not report any more.
+func awaitWriteBack(f *os.File, offset, bytes int64) error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	return call(f, func(fd int) error { return unix.SyncFileRange(fd, offset, bytes, all) })
+}

@@ -126,3 +126,7 @@ func (d directory) link(base, newbase string) error {
 func (d directory) retain(string, *info) (release func()) { return func() {} }
 
 func (d directory) space() (uint64, error) { return 0, errors.ErrUnsupported }
+
+// startWriteBack and awaitWriteBack do nothing: only Linux has the call.
+func startWriteBack(*os.File, int64, int64)       {}
+func awaitWriteBack(*os.File, int64, int64) error { return nil }

@@ -26,7 +26,7 @@ func (t *Tree) Open(name string) (afero.File, error) {
 	if i.IsDir() {
 		return &listing{closedToAll{name}, directory{tree: t, name: name, file: f}}, nil
 	}
-	return &reading{closedToAll{name}, f, i.Size()}, nil
+	return &reading{closedToAll{name}, f, i, 0}, nil
 }
 
 // OpenDirectory opens a directory if there is no link in its name: ENOTDIR, ELOOP. On Linux this is one system call. The file is for
@@ -158,8 +158,9 @@ func (l *listing) failed(op, base string, err error) error {
 // reading is a file open for reading. It stays the file that was opened when another one is published under the name.
 type reading struct {
 	closedToAll
-	file *os.File
-	size int64 // when it was opened
+	file   *os.File
+	opened *info // the file when it was opened
+	at     int64 // the offset of the next Read
 }
 
 var _ io.WriterTo = (*reading)(nil)
@@ -167,6 +168,7 @@ var _ io.WriterTo = (*reading)(nil)
 // Read returns ErrShrunk at the end of a file that is shorter than when it was opened.
 func (r *reading) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
+	r.at += int64(n)
 	if err == io.EOF {
 		return n, r.ended(io.EOF)
 	}
@@ -176,6 +178,7 @@ func (r *reading) Read(p []byte) (int, error) {
 // WriteTo copies the file to a *net.TCPConn within the kernel (sendfile). It returns ErrShrunk as Read does.
 func (r *reading) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.Copy(w, r.file)
+	r.at += n
 	if err == nil {
 		return n, r.ended(nil)
 	}
@@ -184,14 +187,10 @@ func (r *reading) WriteTo(w io.Writer) (int64, error) {
 
 // ended returns the result at the end of the file: whole, or an error if the end came too early.
 func (r *reading) ended(whole error) error {
-	at, err := r.file.Seek(0, io.SeekCurrent)
-	switch {
-	case err == nil && at < r.size:
-		err = ErrShrunk
-	case err == nil:
-		return whole
+	if r.at < r.opened.size {
+		return fail("read", r.name, ErrShrunk)
 	}
-	return fail("read", r.name, err)
+	return whole
 }
 
 func (r *reading) ReadAt(p []byte, off int64) (int, error) {
@@ -204,16 +203,13 @@ func (r *reading) ReadAt(p []byte, off int64) (int, error) {
 
 func (r *reading) Seek(offset int64, whence int) (int64, error) {
 	at, err := r.file.Seek(offset, whence)
+	if err == nil {
+		r.at = at
+	}
 	return at, fail("seek", r.name, err)
 }
 
-// Stat describes the open file, which may have another name by now, or none.
-func (r *reading) Stat() (fs.FileInfo, error) {
-	i, err := describe(r.file, path.Base(r.name))
-	if err != nil {
-		return nil, fail("stat", r.name, err)
-	}
-	return i, nil
-}
+// Stat describes the file when it was opened.
+func (r *reading) Stat() (fs.FileInfo, error) { return r.opened, nil }
 
 func (r *reading) Close() error { return fail("close", r.name, r.file.Close()) }

@@ -11,7 +11,7 @@ import (
 // Sync completes the content: it gives the file the properties of the file that it replaces, syncs it if the tree is durable, and closes it, because a network file
 // system reports a full disk only then. This is the slow part of a publication. No Write and no Sum may follow.
 func (u *Upload) Sync() error {
-	err := u.keepAttributes()
+	err := cmp.Or(u.endFollower(), u.keepAttributes())
 	if err == nil && u.settings.durable {
 		err = cmp.Or(u.tree.injectedFault("fsync"), u.file.Sync())
 	}
@@ -165,6 +165,10 @@ func (u *Upload) Finish() error {
 // Discard ends the upload and removes the temporary file; a published file stays. A second call does nothing. A temporary file that
 // cannot be removed stays hidden until Sweep removes it.
 func (u *Upload) Discard() error {
+	if u.follower != nil {
+		u.follower.abandoned.Store(true)
+		_ = u.endFollower()
+	}
 	if u.file != nil {
 		u.file.Close() // nothing needs the content
 	}

@@ -2,8 +2,6 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -20,6 +18,8 @@ type UploadOptions struct {
 	Offset int64
 	// New makes Place return fs.ErrExist if something has the name, instead of replacing it (STOU).
 	New bool
+	// Sum reads a large file for [Upload.Sum] while it arrives.
+	Sum bool
 	// Gone reports that the client has hung up. Upload calls it while it copies old content, and then fails with
 	// context.Canceled. It may be nil.
 	Gone func() bool
@@ -39,9 +39,12 @@ type Upload struct {
 	temp           string    // the name of the temporary file in dir; "": there is none
 	file           *os.File  // the temporary file; nil: it is closed
 	size           int64
-	lost           []string // see Lost
-	old            *info    // the file that was copied, when it was opened; nil: there was none
-	release        func()   // frees the replaced file; nil: there is none, see Tree.Retain
+	writeBack      bool      // a large file is written to the disk while it arrives
+	followed       int64     // the end of the last step that the follower got
+	follower       *follower // nil: there is none
+	lost           []string  // see Lost
+	old            *info     // the file that was copied, when it was opened; nil: there was none
+	release        func()    // frees the replaced file; nil: there is none, see Tree.Retain
 }
 
 var (
@@ -78,6 +81,7 @@ func (u *Upload) begin() (err error) {
 	if u.dir, err = u.tree.openDirectory(dir); err != nil {
 		return err
 	}
+	u.writeBack = u.settings.durable
 	mode, err := u.target()
 	if err != nil {
 		return err
@@ -110,6 +114,7 @@ func (u *Upload) target() (fs.FileMode, error) {
 	case !old.mode.IsRegular():
 		return 0, ErrNotRegular
 	}
+	u.writeBack = true // ext4 would write the whole file in the rename over the old one (auto_da_alloc)
 	return old.mode.Perm(), nil
 }
 
@@ -178,23 +183,17 @@ func (u *Upload) Write(p []byte) (n int, err error) {
 		n, err = u.file.Write(p)
 	}
 	u.size += int64(n)
+	u.follow()
 	return n, fail("upload", u.name, err)
 }
 
 // ReadFrom adds everything from r until EOF. From a *net.TCPConn the kernel moves the bytes (splice).
 func (u *Upload) ReadFrom(r io.Reader) (n int64, err error) {
-	if err = u.tree.injectedFault("write"); err == nil {
-		n, err = u.file.ReadFrom(r)
+	err = u.tree.injectedFault("write")
+	for part := int64(followStep); part == followStep && err == nil; n += part {
+		part, err = u.file.ReadFrom(&io.LimitedReader{R: r, N: followStep})
+		u.size += part
+		u.follow()
 	}
-	u.size += n
 	return n, fail("upload", u.name, err)
-}
-
-// Sum returns the SHA-256 of the content so far, in hexadecimal. It reads the file, because splice does not show the bytes.
-func (u *Upload) Sum() (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(u.file, 0, u.size)); err != nil {
-		return "", fail("sum", u.name, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -1,7 +1,10 @@
 package files
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -262,5 +265,52 @@ func TestUploadStopsTheCopyForAClientThatHasGone(t *testing.T) {
 	_, err := s.Upload("/f", UploadOptions{Append: true, Gone: func() bool { return true }})
 	wantIs(t, err, context.Canceled)
 	s.want("/f", "old")
+	s.wantClean()
+}
+
+// A follower reads a large file while it arrives. The digest is that of the whole content, however the bytes come.
+func TestSumOfALargeUpload(t *testing.T) {
+	s := serve(t, Options{})
+	content := make([]byte, 2*followStep+5)
+	for i := range content {
+		content[i] = byte(i >> 12)
+	}
+	for _, size := range []int{followStep - 4, followStep - 3, followStep + 1, len(content)} {
+		for _, follows := range []bool{true, false} {
+			s.put("/f", "old")
+			u, err := s.Upload("/f", UploadOptions{Append: true, Sum: follows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := content[:size/3]
+			if _, err := u.Write(first); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := u.ReadFrom(bytes.NewReader(content[len(first):size])); n != int64(size-len(first)) || err != nil {
+				t.Fatalf("%d, %v", n, err)
+			}
+			f := u.follower
+			if got := f != nil; got != (u.Size() >= followStep) {
+				t.Errorf("%d bytes: a follower: %v", size, got)
+			}
+			want := sha256.Sum256(slices.Concat([]byte("old"), content[:size]))
+			if got, err := u.Sum(); err != nil || got != hex.EncodeToString(want[:]) {
+				t.Errorf("%d bytes, %v: %s, %v", size, follows, got, err)
+			}
+			if f != nil && follows && f.hashed != u.Size() {
+				t.Errorf("%d bytes: Sum has read the file again", size)
+			}
+			if err := u.Publish(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	u := s.begun("/f", "", UploadOptions{Sum: true})
+	if _, err := u.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Discard(); err != nil {
+		t.Error(err)
+	}
 	s.wantClean()
 }
