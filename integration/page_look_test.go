@@ -50,7 +50,7 @@ func TestPageIsAccessibleAndFits(t *testing.T) {
 		width, height int64
 		scheme        string
 	}
-	views := []view{{1280, 900, "light"}, {768, 1024, "light"}, {390, 844, "dark"}}
+	views := []view{{1280, 1400, "light"}, {768, 1024, "light"}, {390, 844, "dark"}}
 	if *screenshot {
 		views = append(views, view{390, 844, "light"})
 	}
