@@ -29,6 +29,7 @@ type State struct {
 	Dropped     func() uint64 // events, and lines of the log, that were lost
 	Cluster     func() string // which of States a server of several is in
 	States      []string
+	Differing   func() int                            // settings in which a standby differs from the active server
 	Suspended   func() time.Duration                  // how long it has been suspended, or 0
 	Database    func() (size, quota int64, full bool) // of etcd
 	Expires     map[string]func() time.Time           // the end of each certificate, by its key of the configuration; zero: not known
@@ -111,6 +112,7 @@ func (m *Metrics) registerGauges(state State) {
 	number("waiting", "Clients in a queue for a lock.", state.Waiting)
 	number("sessions", "Sessions that are logged in.", state.Sessions)
 	number("transfers", "Transfers under way.", state.Transfers)
+	number("cluster_differing_settings", "Keys of the configuration in which this standby differs from the active server.", state.Differing)
 	for _, name := range state.States {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ftplockd_cluster_state", Help: "1 for the state that this server of several is in.", ConstLabels: prometheus.Labels{"state": name},

@@ -24,6 +24,8 @@ import (
 type cluster interface {
 	Campaign(ctx context.Context) (clusterLog, error)
 	StandbyState() string
+	Differing() []string
+	SetSettings(map[string]string)
 	Space(ctx context.Context) (etcd.Space, error)
 	Close() error
 }
@@ -162,6 +164,7 @@ func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
 	return etcd.Server{
 		Name: name, Addresses: slices.Concat(s.config.Listen, s.config.TLS.ImplicitListen), Version: Version(), Since: time.Now().UTC(),
+		Settings: sharedSettings(s.config, len(s.config.Accounts) == 0),
 	}, err
 }
 

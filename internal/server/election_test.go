@@ -34,7 +34,8 @@ type fakeEtcd struct {
 	turn      chan struct{} // closed when it is the server's turn
 	over      chan error    // gets the end of the term
 	suspended atomic.Bool
-	slow      atomic.Bool // Load waits for the end of its context
+	settings  atomic.Pointer[map[string]string] // after a reload
+	slow      atomic.Bool                       // Load waits for the end of its context
 	resigned  chan struct{}
 	resign    func() // called when the server resigns
 }
@@ -64,6 +65,10 @@ func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
 }
 
 func (f *fakeEtcd) StandbyState() string { return f.standing.Load().(string) }
+
+func (f *fakeEtcd) Differing() []string { return nil }
+
+func (f *fakeEtcd) SetSettings(settings map[string]string) { f.settings.Store(&settings) }
 
 func (f *fakeEtcd) Space(context.Context) (etcd.Space, error) { return etcd.Space{}, nil }
 
