@@ -27,6 +27,7 @@ type cluster interface {
 	Differing() []string
 	SetSettings(map[string]string)
 	Space(ctx context.Context) (etcd.Space, error)
+	Overview(ctx context.Context) (etcd.Overview, error)
 	Close() error
 }
 
@@ -35,6 +36,7 @@ type clusterLog interface {
 	lockLog
 	Generation() uint32
 	Valid() error
+	LeaseLeft() time.Duration
 	Resign(ctx context.Context) error
 }
 
