@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
@@ -268,12 +271,46 @@ func TestDocsNameMetrics(t *testing.T) {
 	if len(known) < 20 {
 		t.Errorf("there are %d metrics", len(known))
 	}
-	for _, file := range []string{"docs/operations.md", "docs/grafana.json"} {
+	for _, file := range []string{"docs/operations.md", "docs/grafana.json", "docs/cluster-alarms.yml", "docs/production.md", "docs/cluster.md"} {
 		for _, name := range regexp.MustCompile(`ftplockd_[a-z_]+`).FindAllString(document(t, file), -1) {
 			if name = strings.TrimSuffix(name, "_bucket"); !known[name] {
 				t.Errorf("%s names %s, which is no metric", file, name)
 			}
 		}
+	}
+}
+
+// TestAlarmsAreRulesOfPrometheus parses the file of alarms. Prometheus refuses unknown keys, so the test does, too.
+func TestAlarmsAreRulesOfPrometheus(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr string
+				For         time.Duration
+			}
+		}
+	}
+	d := yaml.NewDecoder(strings.NewReader(document(t, "docs/cluster-alarms.yml")))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil || len(file.Groups) != 1 {
+		t.Fatal(file, err)
+	}
+	seen := make(map[string]bool)
+	for _, r := range file.Groups[0].Rules {
+		switch {
+		case !strings.HasPrefix(r.Alert, "Ftplockd") || seen[r.Alert]:
+			t.Errorf("the name %q", r.Alert)
+		case strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") || strings.Count(r.Expr, "[") != strings.Count(r.Expr, "]"):
+			t.Errorf("%s: %s", r.Alert, r.Expr)
+		case !regexp.MustCompile(`\bftplockd_\w+.* (<|>|==|!=) [\d.]`).MatchString(r.Expr):
+			t.Errorf("%s compares no metric with a number: %s", r.Alert, r.Expr)
+		}
+		seen[r.Alert] = true
+	}
+	if len(seen) < 8 {
+		t.Errorf("%d alarms", len(seen))
 	}
 }
 

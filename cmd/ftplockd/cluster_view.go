@@ -37,7 +37,8 @@ type memberView struct {
 
 // serverView is a server.
 type serverView struct {
-	State string `json:"state"` // "active", "taking over since TIME", "suspended" or "standby"
+	State   string   `json:"state"`             // "active", "taking over since TIME", "suspended" or "standby"
+	Differs []string `json:"differs,omitempty"` // keys of the configuration whose values differ from those of the active server
 	etcd.Server
 }
 
@@ -71,7 +72,9 @@ func readCluster(ctx context.Context, c *etcd.Cluster) (clusterView, error) {
 		case !status.Suspended.IsZero():
 			state = "suspended"
 		}
-		v.Servers = append(v.Servers, serverView{State: state, Server: s})
+		differs := s.Differs(status.Servers[0])
+		s.Settings = nil
+		v.Servers = append(v.Servers, serverView{State: state, Differs: differs, Server: s})
 	}
 	return v, err
 }
@@ -84,8 +87,13 @@ func (v *clusterView) check(failed error) error {
 	return nil
 }
 
-// warn prints the certificates that have expired or expire soon.
+// warn prints the settings that differ, and the certificates that have expired or expire soon.
 func (v *clusterView) warn(w io.Writer) (err error) {
+	for _, s := range v.Servers {
+		if len(s.Differs) > 0 && err == nil {
+			_, err = fmt.Fprintf(w, "warning: %s has other settings than the active server: %s\n", describeServer(s.Server), strings.Join(s.Differs, ", "))
+		}
+	}
 	for _, e := range v.Certificates {
 		if problem, _ := e.Problem(time.Now()); problem != "" && err == nil {
 			_, err = fmt.Fprintf(w, "warning: %s: %s\n", e.Key, problem)

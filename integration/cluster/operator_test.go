@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,6 +210,55 @@ func TestTheClusterCommandReportsThatNoServerIsActive(t *testing.T) {
 	a.shows(t, "last sign of life")
 	if status, v := read(); status != 0 || len(v.Servers) != 1 || v.Servers[0].State != "active" || v.Servers[0].Addresses[0] != a.address || v.Term != 1 {
 		t.Errorf("with a server: status %d, %+v", status, v)
+	}
+}
+
+// Servers with other settings would refuse clients after a takeover. A reload at either server changes the comparison.
+func TestSettingsThatDifferAreReported(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, setup{tables: hour})
+	extra := func(s *server, from, to string) {
+		text, err := os.ReadFile(s.config)
+		if err == nil {
+			err = os.WriteFile(s.config, bytes.Replace(text, []byte(from), []byte(to), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	extra(c.servers[1], "[etcd]", "[files]\nmode = '600'\n[etcd]")
+	extra(c.servers[1], "[[account]]", "[[account]]\nchmod = false")
+	c.servers[0].supervise()
+	a := c.active(t)
+	c.servers[1].supervise()
+	b := c.servers[1]
+	a.shows(t, `warning: .* has other settings than the active server: account, files.mode\n`)
+	harness.Await(t, "the log of the standby has the keys", func() bool {
+		return strings.Contains(b.log.String(), `keys="account, files.mode"`)
+	})
+	if r := b.get("/metrics"); !strings.Contains(r.Text, "ftplockd_cluster_differing_settings 2\n") {
+		t.Error("the metrics lack the number of keys")
+	}
+	reload := func(s *server) {
+		if status, out := s.run(t, "reload"); status != 0 {
+			t.Fatal(out)
+		}
+	}
+	extra(b, "mode = '600'", "")
+	reload(b)
+	a.shows(t, `than the active server: account\n`)
+	extra(a, "[[account]]", "[[account]]\nchmod = false")
+	reload(a)
+	harness.Await(t, "nothing differs", func() bool {
+		_, out := a.run(t, "cluster")
+		return strings.Contains(out, "standby 1") && !strings.Contains(out, "warning")
+	})
+	harness.Await(t, "the standby logs that nothing differs", func() bool { return strings.Contains(b.log.String(), "this server has the settings of the active one") })
+	if n := len(c.terms()); n != 1 {
+		t.Errorf("%d terms, want 1", n)
+	}
+	if status, out := a.run(t, "cluster", "--json"); status != 0 || strings.Contains(out, "settings") {
+		t.Errorf("the hashes are printed: %s", out)
 	}
 }
 

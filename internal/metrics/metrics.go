@@ -29,6 +29,10 @@ type State struct {
 	Dropped     func() uint64 // events, and lines of the log, that were lost
 	Cluster     func() string // which of States a server of several is in
 	States      []string
+	Term        func() int                            // the number of terms of all servers so far
+	Standbys    func() int                            // servers that stand by
+	Lease       func() time.Duration                  // until the end of the lease of the active server
+	Differing   func() int                            // settings in which a standby differs from the active server
 	Suspended   func() time.Duration                  // how long it has been suspended, or 0
 	Database    func() (size, quota int64, full bool) // of etcd
 	Expires     map[string]func() time.Time           // the end of each certificate, by its key of the configuration; zero: not known
@@ -52,6 +56,7 @@ type Metrics struct {
 	handOver  prometheus.Histogram
 	hold      prometheus.Histogram
 	sync      prometheus.Histogram
+	etcdRead  prometheus.Histogram
 	lag       prometheus.Gauge
 }
 
@@ -92,6 +97,7 @@ func New(state State) *Metrics {
 	m.handOver = times("handover_seconds", "From the end of a hold to the grant to a client that waited.", 0.0001, 4, 10)
 	m.hold = times("hold_seconds", "How long locks were held.", 0.01, 4, 12)
 	m.sync = times("journal_sync_seconds", "Duration of a sync of the journal.", 0.0001, 4, 10)
+	m.etcdRead = times("etcd_read_seconds", "Time that etcd takes to answer a read, which a majority of its members confirms. The server measures it every five seconds.", 0.0005, 2, 14)
 	m.registerGauges(state)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -111,6 +117,12 @@ func (m *Metrics) registerGauges(state State) {
 	number("waiting", "Clients in a queue for a lock.", state.Waiting)
 	number("sessions", "Sessions that are logged in.", state.Sessions)
 	number("transfers", "Transfers under way.", state.Transfers)
+	number("cluster_term", "Number of terms of all servers so far. It grows by one with each failover.", state.Term)
+	number("cluster_standbys", "Servers that stand by.", state.Standbys)
+	if state.Lease != nil {
+		gauge("cluster_lease_seconds", "Time until the lease of this server ends unless it is renewed; 0: it is not active.", func() float64 { return state.Lease().Seconds() })
+	}
+	number("cluster_differing_settings", "Keys of the configuration in which this standby differs from the active server.", state.Differing)
 	for _, name := range state.States {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ftplockd_cluster_state", Help: "1 for the state that this server of several is in.", ConstLabels: prometheus.Labels{"state": name},
@@ -221,6 +233,9 @@ func discardReason(cause string) string {
 
 // Synced counts one sync of the journal.
 func (m *Metrics) Synced(took time.Duration) { m.sync.Observe(took.Seconds()) }
+
+// EtcdRead counts one read of etcd.
+func (m *Metrics) EtcdRead(took time.Duration) { m.etcdRead.Observe(took.Seconds()) }
 
 // Hooked counts a hook: its result is "ok", "failed", "timeout" or "dropped".
 func (m *Metrics) Hooked(result string) { m.hooks.WithLabelValues(result).Inc() }

@@ -24,7 +24,10 @@ import (
 type cluster interface {
 	Campaign(ctx context.Context) (clusterLog, error)
 	StandbyState() string
+	Differing() []string
+	SetSettings(map[string]string)
 	Space(ctx context.Context) (etcd.Space, error)
+	Overview(ctx context.Context) (etcd.Overview, error)
 	Close() error
 }
 
@@ -35,6 +38,7 @@ type clusterLog interface {
 	Valid() error
 	LeaseOver() bool
 	Serve()
+	LeaseLeft() time.Duration
 	Resign(ctx context.Context) error
 }
 
@@ -164,6 +168,7 @@ func (s *server) self() (etcd.Server, error) {
 	name, err := os.Hostname()
 	return etcd.Server{
 		Name: name, Addresses: slices.Concat(s.config.Listen, s.config.TLS.ImplicitListen), Version: Version(), Since: time.Now().UTC(),
+		Settings: sharedSettings(s.config, len(s.config.Accounts) == 0),
 	}, err
 }
 

@@ -27,6 +27,7 @@ type election struct {
 	term      clusterLog   // nil before this server's turn
 	published clusterState // the last published state
 	space     etcd.Space   // of etcd at the last check
+	overview  etcd.Overview
 
 	shut bool // setGates has shut the gates
 }

@@ -35,7 +35,8 @@ type fakeEtcd struct {
 	over      chan error    // gets the end of the term
 	suspended atomic.Bool
 	leaseOver atomic.Bool
-	slow      atomic.Bool // Load waits for the end of its context
+	settings  atomic.Pointer[map[string]string] // after a reload
+	slow      atomic.Bool                       // Load waits for the end of its context
 	resigned  chan struct{}
 	resign    func() // called when the server resigns
 }
@@ -65,6 +66,16 @@ func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
 }
 
 func (f *fakeEtcd) StandbyState() string { return f.standing.Load().(string) }
+
+func (f *fakeEtcd) Overview(context.Context) (etcd.Overview, error) {
+	return etcd.Overview{Term: 6, Standbys: 2, Took: time.Millisecond}, nil
+}
+
+func (f *fakeEtcd) LeaseLeft() time.Duration { return 4 * time.Second }
+
+func (f *fakeEtcd) Differing() []string { return nil }
+
+func (f *fakeEtcd) SetSettings(settings map[string]string) { f.settings.Store(&settings) }
 
 func (f *fakeEtcd) Space(context.Context) (etcd.Space, error) { return etcd.Space{}, nil }
 
@@ -277,7 +288,8 @@ func TestAStandbyAnswersAdministratorsAndTakesOver(t *testing.T) {
 		t.Error(err)
 	}
 	m.want(m.get("/healthz"), "200 OK ok, active\n")
-	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 2")
+	m.want(m.get("/metrics"), `ftplockd_cluster_state{state="active"} 1`, "ftplockd_locks_held 2",
+		"ftplockd_cluster_term 6", "ftplockd_cluster_standbys 2", "ftplockd_cluster_lease_seconds 4", "ftplockd_etcd_read_seconds_count ")
 	marks, err := os.ReadDir(filepath.Join(m.dir, "shared/uploads"))
 	if err != nil || len(marks) != 1 || filepath.Ext(marks[0].Name()) != ".7" {
 		t.Error("its uploads are not marked with the epoch:", marks, err)

@@ -67,6 +67,9 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 	s.public.setName(ctx, next.FTP.PublicAddress)
 	s.config, s.builtinPassword = next, password
 	s.logins.Store(next)
+	if s.election != nil {
+		s.election.cluster.SetSettings(sharedSettings(next, password != ""))
+	}
 	s.sinks.hooks.Set(hooksOf(next))
 	s.sinks.bus.Publish(event.Event{Kind: event.Reload})
 	return done, nil

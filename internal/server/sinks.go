@@ -88,6 +88,10 @@ func (s *server) openSinks(ctx context.Context) (_ *eventSinks, err error) {
 	}
 	if c.Etcd.On() {
 		state.Cluster, state.States = func() string { return s.election.state().name }, clusterStates
+		state.Term = func() int { return int(s.election.lastOverview().Term) }
+		state.Standbys = func() int { return s.election.lastOverview().Standbys }
+		state.Lease = func() time.Duration { return s.election.leaseLeft() }
+		state.Differing = func() int { return len(s.election.cluster.Differing()) }
 		state.Suspended = func() time.Duration {
 			if since := s.election.state().since; !since.IsZero() {
 				return time.Since(since)

@@ -10,7 +10,7 @@ import (
 // spaceEvery is the time between two checks of the space of etcd.
 const spaceEvery = 5 * time.Second
 
-// watchSpace logs when etcd's database is nearly full or full, until ctx ends.
+// watchSpace logs when etcd's database is nearly full or full, and reads the values of the metrics, until ctx ends.
 func (e *election) watchSpace(ctx context.Context) error {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
@@ -21,6 +21,12 @@ func (e *election) watchSpace(ctx context.Context) error {
 			e.space = now
 			e.mu.Unlock()
 			e.logSpace(before, now)
+		}
+		if now, err := e.cluster.Overview(ctx); err == nil {
+			e.mu.Lock()
+			e.overview = now
+			e.mu.Unlock()
+			e.server.sinks.metrics.EtcdRead(now.Took)
 		}
 		select {
 		case <-tick.C:
@@ -48,4 +54,21 @@ func (e *election) lastSpace() etcd.Space {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.space
+}
+
+// lastOverview returns the servers at the last check.
+func (e *election) lastOverview() etcd.Overview {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.overview
+}
+
+// leaseLeft returns the time until the lease of the active server ends; 0 for other servers.
+func (e *election) leaseLeft() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term == nil {
+		return 0
+	}
+	return e.term.LeaseLeft()
 }

@@ -53,6 +53,7 @@ type candidacy struct {
 	renewed time.Duration    // time since boot of the last renewal
 	until   time.Duration    // time since boot at which the lease may end
 	failed  time.Time        // of the last poll that failed
+	value   string           // of the election key
 }
 
 // poll reads the beat and the election keys, renews the lease, and takes over if this server's key is the oldest. It returns the log then.
@@ -96,6 +97,12 @@ func (s *candidacy) poll(ctx context.Context) (*Log, error) {
 		}
 		s.renewed = now
 	}
+	if value := c.value(); value != s.value { // its settings have changed
+		if err := c.members.put(ctx, key, value, clientv3.WithLease(s.lease)); err != nil {
+			return nil, err
+		}
+		s.value = value
+	}
 	if string(servers[0].Key) != key {
 		return nil, nil
 	}
@@ -118,7 +125,12 @@ func (s *candidacy) recordPoll(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue
 		return
 	}
 	if c.standbyState = "no server is active"; len(servers) > 0 {
-		c.standbyState = decodeServer(servers[0]).String() + " is active"
+		active := decodeServer(servers[0])
+		c.standbyState = active.String() + " is active"
+		if string(servers[0].Key) == c.keys.server(s.lease) {
+			active = Server{} // this one is about to take over
+		}
+		c.compareLocked(active)
 	}
 	c.timeline.addBeat(beat, now)
 }
@@ -137,10 +149,11 @@ func (s *candidacy) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.members.put(ctx, c.keys.server(lease), encode(c.o.Self), clientv3.WithLease(lease)); err != nil {
+	value := c.value()
+	if err := c.members.put(ctx, c.keys.server(lease), value, clientv3.WithLease(lease)); err != nil {
 		return err
 	}
-	s.lease, s.renewed = lease, 0
+	s.lease, s.renewed, s.value = lease, 0, value
 	return nil
 }
 
@@ -174,11 +187,11 @@ var errNotElected = errors.New("this server does not hold the oldest election ke
 // takeOver moves the fence, on the condition that this server's key is still the oldest. So nothing that another server sent before is
 // applied later. Then it writes the epoch, the format and the first block of tokens, as the first batch of the term.
 func (l *Log) takeOver(ctx context.Context) error {
-	k := l.c.keys
+	k, value := l.c.keys, l.c.value()
 	resp, err := l.c.members.txn(ctx,
 		[]clientv3.Cmp{l.keyUnchanged(), clientv3.Compare(clientv3.CreateRevision(k.servers()), ">", l.createRevision-1).WithPrefix()},
 		[]clientv3.Op{
-			l.putKey(), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens()), clientv3.OpGet(k.beat()),
+			l.putKey(value), clientv3.OpGet(k.epoch()), clientv3.OpGet(k.tokens()), clientv3.OpGet(k.beat()),
 			l.c.getChunk(clientv3.SortAscend), l.c.getChunk(clientv3.SortDescend), clientv3.OpGet(k.format()),
 		}, nil)
 	if err != nil {
@@ -190,7 +203,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 	if err := k.checkFormat(firstKeyRead(resp, 6)); err != nil {
 		return err
 	}
-	l.fence = resp.Header.Revision
+	l.fence, l.value = resp.Header.Revision, value
 	l.epoch = uint32(parseDecimal(firstKeyRead(resp, 1))) + 1
 	l.lastToken = max(lock.Token(parseDecimal(firstKeyRead(resp, 2))), l.c.o.After)
 	l.reserved, l.wanted = l.lastToken, l.lastToken+tokenBlock

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,8 @@ type Cluster struct {
 	mu           sync.Mutex
 	standbyState string // see StandbyState
 	timeline     timeline
+	self         Server
+	differing    []string // see Differing
 }
 
 // Open returns a Cluster. It connects when it is used. Call Close.
@@ -33,7 +37,7 @@ func Open(o Options) *Cluster {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}}
+	return &Cluster{o: o, keys: keys(o.Prefix), members: newMembers(&o), timeline: timeline{bootID: o.BootID}, self: o.Self}
 }
 
 // Check returns an error if no member of etcd answers within two request timeouts, or if the members belong to several clusters. After it
@@ -74,6 +78,39 @@ func (c *Cluster) StandbyState() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.standbyState
+}
+
+// SetSettings replaces the settings of this server, after a reload. The other servers read them within two seconds.
+func (c *Cluster) SetSettings(settings map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.self.Settings = settings
+}
+
+// Differing returns the settings of this standby that differ from those of the active server, as [Server.Differs] does.
+func (c *Cluster) Differing() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.differing
+}
+
+// value returns the value of this server's election key.
+func (c *Cluster) value() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return encode(c.self)
+}
+
+// compareLocked compares the settings of this standby with those of the active server, and logs a change.
+func (c *Cluster) compareLocked(active Server) {
+	before := c.differing
+	switch c.differing = c.self.Differs(active); {
+	case slices.Equal(before, c.differing):
+	case len(c.differing) > 0:
+		c.o.Log.Warn("this server has other settings than the active one, and uses them after a takeover", "keys", strings.Join(c.differing, ", "), "active", active.String())
+	default:
+		c.o.Log.Info("this server has the settings of the active one")
+	}
 }
 
 // StepDown makes the active server hand over, and returns the next server when that serves. Without a standby it returns an error, and

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,22 @@ type Server struct {
 	Addresses []string  `json:"addresses,omitempty"` // where it serves FTP when it is the active one
 	Version   string    `json:"version,omitempty"`
 	Since     time.Time `json:"since,omitzero"` // when it started
+	// Settings has a hash for each key of the configuration that all servers need with the same value. It must not reveal a password.
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// Differs returns the keys whose values differ between two servers, sorted; none if one of them is of a version without Settings.
+func (s Server) Differs(o Server) (keys []string) {
+	if s.Settings == nil || o.Settings == nil {
+		return nil
+	}
+	for key, hash := range s.Settings {
+		if found, ok := o.Settings[key]; ok && found != hash { // another version has other keys
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // String returns the name and the addresses.

@@ -71,6 +71,23 @@ func (b beat) takingOver(servers []*mvccpb.KeyValue, now time.Time) time.Time {
 	return b.TakingOver
 }
 
+// Overview is a short form of Status.
+type Overview struct {
+	Term     uint32        // the number of terms so far
+	Standbys int           // servers that stand by
+	Took     time.Duration // time that etcd took for the answer
+}
+
+// Overview reads the servers.
+func (c *Cluster) Overview(ctx context.Context) (Overview, error) {
+	began := time.Now()
+	servers, epoch, _, err := c.servers(ctx)
+	if err != nil {
+		return Overview{}, fmt.Errorf("etcd: %w", withoutGRPC(err))
+	}
+	return Overview{Term: uint32(epoch), Standbys: max(0, len(servers)-1), Took: time.Since(began)}, nil
+}
+
 // servers reads the election keys, the oldest first, the epoch and the last beat.
 func (c *Cluster) servers(ctx context.Context) (servers []*mvccpb.KeyValue, epoch uint64, beat *mvccpb.KeyValue, err error) {
 	resp, err := c.members.txn(ctx, nil, []clientv3.Op{c.getServers(), clientv3.OpGet(c.keys.epoch()), clientv3.OpGet(c.keys.beat())}, nil)

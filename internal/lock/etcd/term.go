@@ -132,6 +132,11 @@ func (l *Log) LeaseOver() bool {
 	return l.c.o.Clock.Exact().Boot >= time.Duration(l.deadline.Load())+l.c.o.Margin
 }
 
+// LeaseLeft returns the time until this server counts its lease as over; 0: it is over.
+func (l *Log) LeaseLeft() time.Duration {
+	return max(0, time.Duration(l.deadline.Load())-l.c.o.Clock.Exact().Boot)
+}
+
 // Ready writes a beat, unless the last one is fresh, and returns why no lock can be granted.
 func (l *Log) Ready() error {
 	ctx, cancel := context.WithTimeout(l.term, l.c.o.RequestTimeout)

@@ -62,6 +62,7 @@ func (b *batch) add(changes ...clientv3.Op) {
 // writer is the part of a Log that only its goroutine changes after the take-over, except that Sweep stores first.
 type writer struct {
 	fence       int64        // ModRevision of the election key
+	value       string       // of the election key
 	beaten      time.Time    // when the last beat was made
 	beatServing bool         // the last beat reports that this server serves
 	chunk       []byte       // entries of the history that are not written yet
@@ -130,6 +131,9 @@ func (l *Log) send(b *batch) bool {
 	}
 	serving := l.serving.Load()
 	beats := b.upkeep && (time.Since(l.beaten) >= beatFresh || serving != l.beatServing)
+	if beats && l.c.value() != l.value && !l.moveFence() { // the settings have changed, and the beat follows the new ones
+		return false
+	}
 	if beats {
 		l.beaten, l.beatServing = time.Now(), serving
 		ops = append(ops, clientv3.OpPut(l.c.keys.beat(), l.beat()), clientv3.OpGet(l.c.keys.stepDown()))
@@ -184,10 +188,11 @@ func (l *Log) commit(b *batch, ops []clientv3.Op, beats bool) bool {
 // moveFence puts the election key again, so that etcd does not apply anything that was sent before. It returns false if the term ends first.
 func (l *Log) moveFence() bool {
 	for l.term.Err() == nil {
-		resp, err := l.tryTransaction(l.keyUnchanged(), l.putKey())
+		value := l.c.value()
+		resp, err := l.tryTransaction(l.keyUnchanged(), l.putKey(value))
 		switch {
 		case err == nil && resp.Succeeded:
-			l.fence = resp.Header.Revision
+			l.fence, l.value = resp.Header.Revision, value
 			return true
 		case err == nil:
 			l.depose("its election key is gone")
@@ -213,8 +218,8 @@ func (l *Log) tryTransaction(condition clientv3.Cmp, ops ...clientv3.Op) (resp *
 }
 
 // putKey puts the election key.
-func (l *Log) putKey() clientv3.Op {
-	return clientv3.OpPut(l.key, encode(l.c.o.Self), clientv3.WithLease(l.lease))
+func (l *Log) putKey(value string) clientv3.Op {
+	return clientv3.OpPut(l.key, value, clientv3.WithLease(l.lease))
 }
 
 // fenced is true while this server is the active one, and the fence has not moved.
