@@ -23,7 +23,8 @@ func newClusterCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Print the servers with one set of locks, and the members of etcd",
 		Long: `Cluster prints the members of etcd: version, leader, number of changes behind the leader, size of the database, state.
-Then it prints the servers: first the active one, then the standbys in the order in which they take over. The last line has the
+Then it prints the servers: first the active one, then the standbys in the order in which they take over, then the
+servers that are not ready to serve, with the reason. The last line has the
 number of terms, the time since the last sign of life of the active server, and the start of a suspension. The command sends
 requests only to etcd, so it works on each machine that has the configuration file.`,
 		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
@@ -160,6 +161,10 @@ func showServers(w io.Writer, status etcd.Status, failed error) error {
 		return nil
 	}
 	var rows []string
+	row := func(state string, s etcd.Server) {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
+			printable(s.Version), s.Since.UTC().Format(time.RFC3339)))
+	}
 	for i, s := range status.Servers {
 		state := "active"
 		switch {
@@ -170,8 +175,10 @@ func showServers(w io.Writer, status etcd.Status, failed error) error {
 		case !status.Suspended.IsZero():
 			state = "suspended"
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),
-			printable(s.Version), s.Since.UTC().Format(time.RFC3339)))
+		row(state, s)
+	}
+	for _, s := range status.NotReady {
+		row("not ready: "+printable(s.NotReady), s)
 	}
 	fmt.Fprintln(w)
 	if err := printTable(w, "STATE\tSERVER\tADDRESSES\tVERSION\tSTARTED", rows, "no server is active or stands by"); err != nil {

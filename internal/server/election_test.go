@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -411,6 +412,82 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A standby that could not serve reports the reason, and does not stand by until the fault is over.
+func TestAStandbyChecksWhetherItCouldServe(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.log.AwaitLine(t, "cluster: standby", "no server is active")
+	shared := filepath.Join(m.dir, "shared")
+	mark := filepath.Join(shared, prefixMark+"%2Fftplockd%2F")
+	listener := func() net.Listener {
+		l, err := net.Listen("tcp", m.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		fault func() (end func() error, err error)
+		says  string
+	}{
+		"its address is in use": {func() (func() error, error) { return listener().Close, nil }, "not ready: listen: "},
+		"shared_state is missing": {func() (func() error, error) {
+			return func() error { return os.Rename(shared+".away", shared) }, os.Rename(shared, shared+".away")
+		}, "not ready: etcd.shared_state: "},
+		"the root is missing": {func() (func() error, error) {
+			return func() error { return os.Remove(mark) }, os.WriteFile(mark, nil, 0o600)
+		}, "not ready: root: "},
+	} {
+		end, err := c.fault()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		m.election.checkReadiness(t.Context())
+		if err := m.election.couldServe(); err == nil {
+			t.Errorf("%s: it stands by", name)
+		}
+		m.want(m.get("/readyz"), "503", c.says)
+		harness.Await(t, name+": the page has the reason", func() bool { return strings.Contains(m.get("/"), c.says) })
+		m.want(m.get("/metrics"), `ftplockd_cluster_state{state="not ready"} 1`, `ftplockd_cluster_state{state="standby"} 0`)
+		if err := end(); err != nil {
+			t.Fatal(name, err)
+		}
+		m.election.checkReadiness(t.Context())
+		if err := m.election.couldServe(); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	m.takeOver()
+}
+
+func TestAStandbyWithACertificateThatDoesNotLoadIsNotReady(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.TLS.Mode, c.TLS.Certificate = config.TLSOptional, "/none"
+	s := &server{}
+	s.logins.Store(c)
+	if err := s.checkServable(); err == nil || !strings.Contains(err.Error(), "tls.certificate /none") {
+		t.Error(err)
+	}
+}
+
+func TestAStandbyWhoseFileSystemHangsIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		s.logins.Store(&config.Config{Root: "/srv/files"})
+		answer := make(chan struct{})
+		e := &election{server: s, now: clusterState{name: standby}, readiness: &readiness{check: func() error { <-answer; return nil }}}
+		e.checkReadiness(t.Context())
+		if got := e.state().String(); !strings.HasPrefix(got, "not ready: the file system of root /srv/files") {
+			t.Error(got)
+		}
+		close(answer)
+		synctest.Wait()
+		if e.checkReadiness(t.Context()); e.couldServe() != nil {
+			t.Error(e.couldServe())
+		}
+	})
 }
 
 func TestAServerThatCannotTakeOverResigns(t *testing.T) {

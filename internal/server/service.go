@@ -65,6 +65,8 @@ type port struct {
 
 // openPorts opens all addresses.
 func (s *server) openPorts(ctx context.Context) (ports []port, err error) {
+	s.addresses.Lock()
+	defer s.addresses.Unlock()
 	open := func(key string, addresses []string, implicit *tls.Config) {
 		for _, address := range addresses {
 			if err != nil {
