@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -22,7 +23,9 @@ type election struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed at their end
 
-	readiness *readiness // of a standby
+	readiness *readiness    // of a standby
+	limit     time.Duration // of a take-over without progress
+	progress  atomic.Int64  // the number of steps of the take-over so far
 
 	mu        sync.Mutex
 	now       clusterState
@@ -30,12 +33,13 @@ type election struct {
 	term      clusterLog   // nil before this server's turn
 	published clusterState // the last published state
 	space     etcd.Space   // of etcd at the last check
+	decided   bool         // see endTakeOver
 
 	shut bool // setGates has shut the gates
 }
 
 func newElection(s *server) *election {
-	e := &election{server: s, done: make(chan struct{}), now: clusterState{name: standby}, readiness: &readiness{check: s.checkServable}}
+	e := &election{server: s, done: make(chan struct{}), now: clusterState{name: standby}, readiness: &readiness{check: s.checkServable}, limit: 2 * s.config.Etcd.TTL.Duration}
 	e.context, e.cancel = context.WithCancel(s.context)
 	return e
 }

@@ -34,7 +34,8 @@ type fakeEtcd struct {
 	over      chan error    // gets the end of the term
 	suspended atomic.Bool
 	leaseOver atomic.Bool
-	slow      atomic.Bool // Load waits for the end of its context
+	slow      atomic.Bool   // Load waits for the end of its context
+	hung      chan struct{} // Load waits until it is closed; nil: it does not wait
 	resigned  chan struct{}
 	resign    func() // called when the server resigns
 }
@@ -84,6 +85,9 @@ func (f *fakeEtcd) Valid() error {
 }
 
 func (f *fakeEtcd) Load(ctx context.Context) (lock.Loaded, error) {
+	if f.hung != nil {
+		<-f.hung
+	}
 	if f.slow.Load() {
 		<-ctx.Done()
 		return lock.Loaded{}, ctx.Err()
@@ -542,6 +546,23 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 			m.exits(c.result)
 			<-f.resigned // it did not serve yet, so it resigns
 		})
+	}
+}
+
+// A take-over that hangs ends: the server resigns, and its process ends as after a hand-over.
+func TestATakeOverThatHangsResigns(t *testing.T) {
+	f := newFakeEtcd()
+	f.hung = make(chan struct{})
+	m := startMember(t, f)
+	m.election.limit = 400 * time.Millisecond
+	close(f.turn)
+	m.log.AwaitLine(t, "cluster: taking over", "since 20")
+	m.exits(etcd.ErrHandOver)
+	<-f.resigned
+	close(f.hung)
+	if conn, err := net.Dial("tcp", m.port); err == nil {
+		conn.Close()
+		t.Error("it serves after it has resigned")
 	}
 }
 
