@@ -28,7 +28,7 @@ func (c *checker) checkEtcd() {
 		c.fail("etcd.prefix", `%q: must begin and end with "/", such as "/ftplockd/"`, e.Prefix)
 	}
 	for _, element := range strings.Split(e.Prefix, "/") {
-		if element == "lock" || element == "history" || element == "leader" {
+		if element == "lock" || element == "history" || element == "leader" || element == "not-ready" {
 			c.fail("etcd.prefix", "%q: has the element %q, so its keys could be those of servers with a shorter prefix; rename it", e.Prefix, element)
 		}
 	}

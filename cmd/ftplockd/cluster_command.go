@@ -22,7 +22,8 @@ func newClusterCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Print the servers with one set of locks, and the members of etcd",
 		Long: `Cluster prints the members of etcd: version, leader, number of changes behind the leader, size of the database, state.
-Then it prints the servers: first the active one, then the standbys in the order in which they take over. The last line has the
+Then it prints the servers: first the active one, then the standbys in the order in which they take over, then the
+servers that are not ready to serve, with the reason. The last line has the
 number of terms, the time since the last sign of life of the active server, and the start of a suspension. The command sends
 requests only to etcd, so it works on each machine that has the configuration file.
 

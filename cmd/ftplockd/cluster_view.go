@@ -35,9 +35,12 @@ type memberView struct {
 	Answers  bool   `json:"answers"`
 }
 
+// notReady is the state of a server that could not serve, so it does not stand by.
+const notReady = "not ready"
+
 // serverView is a server.
 type serverView struct {
-	State   string   `json:"state"`             // "active", "taking over since TIME", "suspended" or "standby"
+	State   string   `json:"state"`             // "active", "taking over since TIME", "suspended", "standby" or "not ready"
 	Differs []string `json:"differs,omitempty"` // keys of the configuration whose values differ from those of the active server
 	etcd.Server
 }
@@ -76,12 +79,16 @@ func readCluster(ctx context.Context, c *etcd.Cluster) (clusterView, error) {
 		s.Settings = nil
 		v.Servers = append(v.Servers, serverView{State: state, Differs: differs, Server: s})
 	}
+	for _, s := range status.NotReady {
+		s.Settings = nil
+		v.Servers = append(v.Servers, serverView{State: notReady, Server: s})
+	}
 	return v, err
 }
 
 // check returns an error if no server is active. failed is the error of etcd.
 func (v *clusterView) check(failed error) error {
-	if failed == nil && len(v.Servers) == 0 {
+	if failed == nil && (len(v.Servers) == 0 || v.Servers[0].State == notReady) {
 		return errors.New("no server is active or stands by")
 	}
 	return nil
@@ -130,7 +137,10 @@ func (v *clusterView) showServers(w io.Writer) error {
 	var rows []string
 	for i, s := range v.Servers {
 		state := s.State
-		if i > 0 {
+		switch {
+		case state == notReady:
+			state += ": " + printable(s.NotReady)
+		case i > 0:
 			state = fmt.Sprintf("standby %d", i)
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", state, printable(s.Name), printable(strings.Join(s.Addresses, ", ")),

@@ -96,7 +96,6 @@ func TestAStartThatFailsChangesNothing(t *testing.T) {
 		"a file for etcd that is no certificate": {
 			more: etcdTLS + "certificate = 'DIR/f'\nkey = 'DIR/f'\n", before: one("x"), errors: []string{"etcd.certificate DIR/f"},
 		},
-		"a shared file system that is not mounted":  {more: etcd + "shared_state = 'DIR/none'\n", errors: []string{"etcd.shared_state: open DIR/none: no such file"}},
 		"a generated password with several servers": {more: etcd, noPassword: true, errors: []string{"FTPLOCKD_PASSWORD"}, status: exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {

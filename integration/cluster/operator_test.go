@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,6 +146,47 @@ func TestStepDownReturnsWhenTheNextServerServes(t *testing.T) {
 		t.Errorf("step-down: %d %s", status, out)
 	}
 	b.shows(t, `active +\S+ +`+regexp.QuoteMeta(b.address))
+}
+
+// A server whose address is in use does not stand by, and stands by when the address is free.
+func TestAServerThatCouldNotServeDoesNotStandBy(t *testing.T) {
+	t.Parallel()
+	c := start(t, setup{tables: hour})
+	a := c.active(t)
+	b := c.others(a)[0]
+	b.shows(t, standsBy)
+	l, err := net.Listen("tcp", b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a.shows(t, `not ready: listen: .* in use +\S+ +`+regexp.QuoteMeta(b.address))
+	if r := b.get("/readyz"); r.Code != 503 || !strings.Contains(r.Text, "not ready: listen: ") {
+		t.Errorf("readyz: %v", r)
+	}
+	if status, out := a.run(t, "cluster", "step-down"); status == 0 || !strings.Contains(out, "no server stands by") {
+		t.Errorf("step-down: %d %s", status, out)
+	}
+	l.Close()
+	b.shows(t, standsBy)
+}
+
+// Servers that start before their shared file system is mounted wait for it.
+func TestServersWaitForTheSharedFileSystem(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, setup{tables: hour})
+	shared := filepath.Join(filepath.Dir(c.root), "shared")
+	if err := os.Rename(shared, shared+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range c.servers {
+		s.supervise()
+	}
+	c.servers[0].shows(t, `(?s)not ready: etcd.shared_state: .*not ready: etcd.shared_state: `)
+	if err := os.Rename(shared+".away", shared); err != nil {
+		t.Fatal(err)
+	}
+	c.session(t, account).Want(257, "MKD /job")
 }
 
 // A server that is cut off from etcd lists no locks, because another server may have granted them again.

@@ -140,6 +140,9 @@ func (s *search) below(dir string) {
 	for err == nil && s.Err() == nil {
 		var entries []fs.DirEntry
 		entries, err = d.asFile().ReadDir(1024)
+		if s.tree.searched != nil {
+			s.tree.searched()
+		}
 		for _, e := range entries {
 			if _, ok := s.starts[startOf(e.Name())]; ok {
 				s.remove(d, e.Name())

@@ -44,6 +44,8 @@ type Options struct {
 	// Epoch is for servers that follow each other on one tree, while an earlier one may still run: this
 	// start removes nothing of a start with a larger epoch. 0: there is one server, and no earlier start still runs.
 	Epoch uint32
+	// Searched is called after each step of a search for unfinished uploads. It must not wait. nil: nothing is called.
+	Searched func()
 	// Mode is the mode of new files, less the umask of the process; 0 means 0644.
 	Mode fs.FileMode
 	// Durable makes published files survive a loss of power.
@@ -61,6 +63,7 @@ type Tree struct {
 	top      *os.File // the root of the tree
 	state    string
 	epoch    uint32
+	searched func() // see Options
 	settings atomic.Pointer[settings]
 
 	start          string         // the id of this start of the server, which is in the names of its temporary files
@@ -98,7 +101,7 @@ func Open(root string, o Options) (*Tree, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	t := &Tree{log: o.Log, now: time.Now, state: o.State, epoch: o.Epoch, start: newID()}
+	t := &Tree{log: o.Log, now: time.Now, state: o.State, epoch: o.Epoch, searched: o.Searched, start: newID()}
 	t.SetOptions(o.Mode, o.Durable)
 	var err error
 	if t.root, err = os.OpenRoot(root); err != nil {

@@ -110,6 +110,9 @@ func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 	return t, nil
 }
 
+// errOtherPrefix is the error of checkShared that only an administrator can end.
+var errOtherPrefix = errors.New("shows that servers with another etcd.prefix use these files")
+
 // checkShared returns an error if etcd.shared_state is missing, since a server without the mounted file system would serve an empty tree, or if
 // servers with another prefix use it.
 func checkShared(c *config.Config) error {
@@ -117,32 +120,45 @@ func checkShared(c *config.Config) error {
 	if shared == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(shared)
+	marked, err := checkMarks(c)
 	if err != nil {
-		return fmt.Errorf("etcd.shared_state: %w; is its file system mounted? Make the directory once, by hand", err)
-	}
-	for _, e := range entries {
-		if escaped, ok := strings.CutPrefix(e.Name(), prefixMark); ok && escaped != url.PathEscape(c.Etcd.Prefix) {
-			return fmt.Errorf("etcd.shared_state: %s shows that servers with another etcd.prefix use these files, and would be active beside this one; "+
-				"remove it if there are none", filepath.Join(shared, e.Name()))
-		}
+		return err
 	}
 	info, err := os.Stat(shared)
 	if err != nil {
 		return err
 	}
 	root, err := os.Stat(c.Root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the server makes it later
+	if errors.Is(err, fs.ErrNotExist) && !marked {
+		return nil // the first server makes it
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("root: %w; is its file system mounted? Make the directory once, by hand", err)
 	}
 	if device(info) != device(root) {
 		return fmt.Errorf("etcd.shared_state: %s is on another file system than root %s: is each of them mounted? "+
 			"If they differ, this server does not find unfinished uploads of other servers", shared, c.Root)
 	}
 	return nil
+}
+
+// checkMarks reads the names in etcd.shared_state. marked reports that a server with this configuration has served.
+func checkMarks(c *config.Config) (marked bool, err error) {
+	shared, own := c.Etcd.SharedState, prefixMark+url.PathEscape(c.Etcd.Prefix)
+	entries, err := os.ReadDir(shared)
+	if err != nil {
+		return false, fmt.Errorf("etcd.shared_state: %w; is its file system mounted? Make the directory once, by hand", err)
+	}
+	for _, e := range entries {
+		switch {
+		case e.Name() == own:
+			marked = true
+		case strings.HasPrefix(e.Name(), prefixMark):
+			return false, fmt.Errorf("etcd.shared_state: %s %w, and would be active beside this one; remove it if there are none",
+				filepath.Join(shared, e.Name()), errOtherPrefix)
+		}
+	}
+	return marked, nil
 }
 
 // prefixMark is the beginning of the name of an empty file in shared_state. The rest is the etcd.prefix of the servers that use the directory.
@@ -157,7 +173,7 @@ func markShared(c *config.Config) error {
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return fmt.Errorf("etcd.shared_state: %w", err)
 	}
-	if err := checkShared(c); err != nil { // another server has made its file at the same time
+	if _, err := checkMarks(c); err != nil { // another server has made its file at the same time
 		return errors.Join(err, os.Remove(mark))
 	}
 	return nil

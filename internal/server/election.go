@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -22,18 +23,24 @@ type election struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed at their end
 
+	readiness *readiness    // of a standby
+	limit     time.Duration // of a take-over without progress
+	progress  atomic.Int64  // the number of steps of the take-over so far
+
 	mu        sync.Mutex
 	now       clusterState
+	unready   error        // why this server could not serve, at the last check
 	term      clusterLog   // nil before this server's turn
 	published clusterState // the last published state
 	space     etcd.Space   // of etcd at the last check
 	overview  etcd.Overview
+	decided   bool // see endTakeOver
 
 	shut bool // setGates has shut the gates
 }
 
-func newElection(s *server, c cluster) *election {
-	e := &election{server: s, cluster: c, done: make(chan struct{}), now: clusterState{name: standby}}
+func newElection(s *server) *election {
+	e := &election{server: s, done: make(chan struct{}), now: clusterState{name: standby}, readiness: &readiness{check: s.checkServable}, limit: 2 * s.config.Etcd.TTL.Duration}
 	e.context, e.cancel = context.WithCancel(s.context)
 	return e
 }
@@ -48,13 +55,14 @@ type clusterState struct {
 // The names of states.
 const (
 	standby    = "standby"
+	notReady   = "not ready" // the server could not serve, so it does not stand by
 	takingOver = "taking over"
 	active     = "active"
 	suspended  = "suspended" // the server cannot prove that it is the active one, and changes nothing
 	deposed    = "deposed"   // another server takes over: the term has ended, or this server hands over
 )
 
-var clusterStates = []string{standby, takingOver, active, suspended, deposed}
+var clusterStates = []string{standby, notReady, takingOver, active, suspended, deposed}
 
 // String returns the name, the time and the detail, which is omitted for active.
 func (c clusterState) String() string {
@@ -81,6 +89,8 @@ func (e *election) state() clusterState {
 func (e *election) stateLocked() clusterState {
 	state := e.now
 	switch {
+	case state.name == standby && e.unready != nil:
+		state = clusterState{name: notReady, detail: e.unready.Error()}
 	case state.name == standby:
 		state.detail = e.cluster.StandbyState()
 	case state.name == active:

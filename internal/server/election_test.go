@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -37,6 +38,7 @@ type fakeEtcd struct {
 	leaseOver atomic.Bool
 	settings  atomic.Pointer[map[string]string] // after a reload
 	slow      atomic.Bool                       // Load waits for the end of its context
+	hung      chan struct{}                     // Load waits until it is closed; nil: it does not wait
 	resigned  chan struct{}
 	resign    func() // called when the server resigns
 }
@@ -96,6 +98,9 @@ func (f *fakeEtcd) Valid() error {
 }
 
 func (f *fakeEtcd) Load(ctx context.Context) (lock.Loaded, error) {
+	if f.hung != nil {
+		<-f.hung
+	}
 	if f.slow.Load() {
 		<-ctx.Done()
 		return lock.Loaded{}, ctx.Err()
@@ -443,6 +448,82 @@ func TestAServerThatHandsOverResignsLast(t *testing.T) {
 	}
 }
 
+// A standby that could not serve reports the reason, and does not stand by until the fault is over.
+func TestAStandbyChecksWhetherItCouldServe(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.log.AwaitLine(t, "cluster: standby", "no server is active")
+	shared := filepath.Join(m.dir, "shared")
+	mark := filepath.Join(shared, prefixMark+"%2Fftplockd%2F")
+	listener := func() net.Listener {
+		l, err := net.Listen("tcp", m.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		fault func() (end func() error, err error)
+		says  string
+	}{
+		"its address is in use": {func() (func() error, error) { return listener().Close, nil }, "not ready: listen: "},
+		"shared_state is missing": {func() (func() error, error) {
+			return func() error { return os.Rename(shared+".away", shared) }, os.Rename(shared, shared+".away")
+		}, "not ready: etcd.shared_state: "},
+		"the root is missing": {func() (func() error, error) {
+			return func() error { return os.Remove(mark) }, os.WriteFile(mark, nil, 0o600)
+		}, "not ready: root: "},
+	} {
+		end, err := c.fault()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		m.election.checkReadiness(t.Context())
+		if err := m.election.couldServe(); err == nil {
+			t.Errorf("%s: it stands by", name)
+		}
+		m.want(m.get("/readyz"), "503", c.says)
+		harness.Await(t, name+": the page has the reason", func() bool { return strings.Contains(m.get("/"), c.says) })
+		m.want(m.get("/metrics"), `ftplockd_cluster_state{state="not ready"} 1`, `ftplockd_cluster_state{state="standby"} 0`)
+		if err := end(); err != nil {
+			t.Fatal(name, err)
+		}
+		m.election.checkReadiness(t.Context())
+		if err := m.election.couldServe(); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	m.takeOver()
+}
+
+func TestAStandbyWithACertificateThatDoesNotLoadIsNotReady(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.TLS.Mode, c.TLS.Certificate = config.TLSOptional, "/none"
+	s := &server{}
+	s.logins.Store(c)
+	if err := s.checkServable(); err == nil || !strings.Contains(err.Error(), "tls.certificate /none") {
+		t.Error(err)
+	}
+}
+
+func TestAStandbyWhoseFileSystemHangsIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		s.logins.Store(&config.Config{Root: "/srv/files"})
+		answer := make(chan struct{})
+		e := &election{server: s, now: clusterState{name: standby}, readiness: &readiness{check: func() error { <-answer; return nil }}}
+		e.checkReadiness(t.Context())
+		if got := e.state().String(); !strings.HasPrefix(got, "not ready: the file system of root /srv/files") {
+			t.Error(got)
+		}
+		close(answer)
+		synctest.Wait()
+		if e.checkReadiness(t.Context()); e.couldServe() != nil {
+			t.Error(e.couldServe())
+		}
+	})
+}
+
 func TestAServerThatCannotTakeOverResigns(t *testing.T) {
 	for name, c := range map[string]struct {
 		mounted bool
@@ -495,6 +576,23 @@ func TestATakeOverEndsWithTheTermOrTheServer(t *testing.T) {
 			m.exits(c.result)
 			<-f.resigned // it did not serve yet, so it resigns
 		})
+	}
+}
+
+// A take-over that hangs ends: the server resigns, and its process ends as after a hand-over.
+func TestATakeOverThatHangsResigns(t *testing.T) {
+	f := newFakeEtcd()
+	f.hung = make(chan struct{})
+	m := startMember(t, f)
+	m.election.limit = 400 * time.Millisecond
+	close(f.turn)
+	m.log.AwaitLine(t, "cluster: taking over", "since 20")
+	m.exits(etcd.ErrHandOver)
+	<-f.resigned
+	close(f.hung)
+	if conn, err := net.Dial("tcp", m.port); err == nil {
+		conn.Close()
+		t.Error("it serves after it has resigned")
 	}
 }
 

@@ -42,6 +42,8 @@ type server struct {
 	election    *election               // nil: the server is a single one
 	reservedDir io.Closer               // holds the state directory of a server without a journal
 
+	addresses sync.Mutex // held while the addresses for clients are opened or checked
+
 	background sync.WaitGroup
 	context    context.Context // of the background
 	cancel     context.CancelFunc

@@ -65,6 +65,8 @@ type port struct {
 
 // openPorts opens all addresses.
 func (s *server) openPorts(ctx context.Context) (ports []port, err error) {
+	s.addresses.Lock()
+	defer s.addresses.Unlock()
 	open := func(key string, addresses []string, implicit *tls.Config) {
 		for _, address := range addresses {
 			if err != nil {
@@ -109,6 +111,7 @@ func (v *service) open(ctx context.Context) error {
 	o := files.Options{State: filepath.Join(state, "uploads"), Mode: c.Files.Mode.FileMode, Durable: c.Files.Durable, Log: s.log}
 	if v.term != nil {
 		o.Epoch = v.term.Generation()
+		o.Searched = func() { s.election.progress.Add(1) }
 	}
 	if v.tree, err = files.Open(c.Root, o); err != nil {
 		return err

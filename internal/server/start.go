@@ -109,7 +109,7 @@ func (s *server) start(ctx context.Context) (err error) {
 }
 
 // startStandby begins to stand by, as one of several servers: it answers administrators, and serves clients at its turn. It
-// fails if the server could not serve: it would be no standby.
+// fails if the configuration is wrong or an address is in use. It waits for a missing file system, as it waits for etcd.
 func (s *server) startStandby(ctx context.Context, open func(etcd.Options) cluster) error {
 	if err := checkAccounts(s.config); err != nil {
 		return err
@@ -121,7 +121,8 @@ func (s *server) startStandby(ctx context.Context, open func(etcd.Options) clust
 	if options.Self, err = s.self(); err != nil {
 		return err
 	}
-	if err := checkShared(s.config); err != nil {
+	shared := readiness{check: func() error { return checkShared(s.config) }}
+	if err := shared.await(ctx); errors.Is(err, errOtherPrefix) { // it waits for a file system that is missing or hangs
 		return err
 	}
 	ports, err := s.prepare(ctx)
@@ -141,8 +142,12 @@ func (s *server) startStandby(ctx context.Context, open func(etcd.Options) clust
 		return err
 	}
 	s.public.setName(ctx, s.config.FTP.PublicAddress)
-	s.election = newElection(s, open(options))
+	s.election = newElection(s)
+	options.CanServe = s.election.couldServe
+	s.election.cluster = open(options)
+	s.election.checkReadiness(ctx)
 	s.serveAdmins()
+	s.run("checking whether this server could serve", s.election.watchReadiness)
 	s.run("publishing the state", s.election.watch)
 	s.run("watching the space of etcd", s.election.watchSpace)
 	s.run("cluster", s.election.run)

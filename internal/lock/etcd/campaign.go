@@ -18,7 +18,8 @@ const pollEvery = 100 * time.Millisecond
 // Campaign waits until this server is the active one, and returns the log of its term; or until ctx ends, and returns its error. It
 // repeats failed requests, and logs each failure once. Call [Log.Run] at once: Run renews the lease.
 //
-// Each server that stands by has an election key, which ends with its lease. The server with the oldest key takes over.
+// Each server that stands by has an election key, which ends with its lease. The server with the oldest key takes over. A server that could not serve
+// has another key with the reason instead. When it could serve again, it stands by behind the others.
 func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 	s := candidacy{c: c}
 	logged := ""
@@ -49,7 +50,8 @@ func (c *Cluster) Campaign(ctx context.Context) (*Log, error) {
 // candidacy is the place of a server among those that stand by.
 type candidacy struct {
 	c       *Cluster
-	lease   clientv3.LeaseID // of the election key; 0: there is none
+	lease   clientv3.LeaseID // of the election key or the key with the reason; 0: there is none
+	reason  string           // why this server could not serve; "": it has an election key
 	renewed time.Duration    // time since boot of the last renewal
 	until   time.Duration    // time since boot at which the lease may end
 	failed  time.Time        // of the last poll that failed
@@ -83,6 +85,17 @@ func (s *candidacy) poll(ctx context.Context) (*Log, error) {
 		s.failed = time.Now()
 		return nil, err
 	}
+	if c.o.CanServe != nil {
+		if reason := c.o.CanServe(); reason != nil {
+			return nil, s.stepAside(ctx, reason.Error())
+		}
+	}
+	if s.reason != "" {
+		if err := c.revoke(ctx, s.lease); err != nil {
+			return nil, err
+		}
+		s.lease, s.reason = 0, ""
+	}
 	key := c.keys.server(s.lease)
 	if !slices.ContainsFunc(servers, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key }) {
 		s.lease = 0
@@ -91,11 +104,8 @@ func (s *candidacy) poll(ctx context.Context) (*Log, error) {
 		}
 		return nil, s.join(ctx)
 	}
-	if now := c.o.Clock.Exact().Boot; now-s.renewed >= c.o.TTL/4 || s.renewed == 0 {
-		if s.until, err = c.keepAlive(ctx, s.lease); err != nil {
-			return nil, err
-		}
-		s.renewed = now
+	if err := s.renew(ctx); err != nil {
+		return nil, err
 	}
 	if value := c.value(); value != s.value { // its settings have changed
 		if err := c.members.put(ctx, key, value, clientv3.WithLease(s.lease)); err != nil {
@@ -113,6 +123,45 @@ func (s *candidacy) poll(ctx context.Context) (*Log, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// renew renews the lease if it is due.
+func (s *candidacy) renew(ctx context.Context) (err error) {
+	c := s.c
+	if now := c.o.Clock.Exact().Boot; now-s.renewed >= c.o.TTL/4 || s.renewed == 0 {
+		if s.until, err = c.keepAlive(ctx, s.lease); err != nil {
+			return err
+		}
+		s.renewed = now
+	}
+	return nil
+}
+
+// stepAside replaces the election key by a key with the reason why this server could not serve, and renews its lease.
+func (s *candidacy) stepAside(ctx context.Context, reason string) error {
+	c := s.c
+	if s.reason == reason {
+		err := s.renew(ctx)
+		if isLeaseNotFound(err) {
+			s.lease, s.reason = 0, ""
+		}
+		return err
+	}
+	if s.lease != 0 {
+		if err := c.revoke(ctx, s.lease); err != nil {
+			return err
+		}
+		s.lease, s.reason = 0, ""
+	}
+	c.mu.Lock()
+	self := c.self
+	c.mu.Unlock()
+	self.NotReady = reason
+	if err := s.put(ctx, c.keys.notReady, encode(self)); err != nil {
+		return err
+	}
+	s.reason = reason
+	return nil
 }
 
 // recordPoll records the result of a poll.
@@ -136,7 +185,10 @@ func (s *candidacy) recordPoll(servers []*mvccpb.KeyValue, beat *mvccpb.KeyValue
 }
 
 // join puts the election key, with a new lease.
-func (s *candidacy) join(ctx context.Context) error {
+func (s *candidacy) join(ctx context.Context) error { return s.put(ctx, s.c.keys.server, s.c.value()) }
+
+// put puts a key of this server, with a new lease.
+func (s *candidacy) put(ctx context.Context, key func(clientv3.LeaseID) string, value string) error {
 	c := s.c
 	var lease clientv3.LeaseID
 	err := c.members.sendToAny(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -149,8 +201,7 @@ func (s *candidacy) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	value := c.value()
-	if err := c.members.put(ctx, c.keys.server(lease), value, clientv3.WithLease(lease)); err != nil {
+	if err := c.members.put(ctx, key(lease), value, clientv3.WithLease(lease)); err != nil {
 		return err
 	}
 	s.lease, s.renewed, s.value = lease, 0, value

@@ -257,6 +257,46 @@ func TestStepDownFailsIfTheSameServerServesAgain(t *testing.T) {
 	}
 }
 
+// A server that could not serve has no election key. When it could serve again, it stands by behind the others.
+func TestAServerThatCouldNotServeDoesNotStandBy(t *testing.T) {
+	s := newScene(t, 1)
+	o := s.options()
+	active := s.campaign(s.open(o))
+	var reason atomic.Pointer[error]
+	set := func(text string) { err := errors.New(text); reason.Store(&err) }
+	o.Self.Name = "b"
+	o.CanServe = func() error {
+		if err := reason.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	b := s.open(o)
+	next := s.standBy(b)
+	s.until("it stands by", func() bool { return len(s.servers(b)) == 2 })
+	for _, text := range []string{"no root", "no certificate"} {
+		set(text)
+		s.until("the status has the reason", func() bool {
+			status, err := b.Status(t.Context())
+			return err == nil && len(status.Servers) == 1 && len(status.NotReady) == 1 && status.NotReady[0].Name == "b" && status.NotReady[0].NotReady == text
+		})
+	}
+	if _, err := b.StepDown(t.Context()); err == nil || !strings.Contains(err.Error(), "no server stands by") {
+		t.Errorf("StepDown: %v", err)
+	}
+	o.Self.Name, o.CanServe = "c", nil
+	third := s.standBy(s.open(o))
+	s.until("a third server stands by", func() bool { return len(s.servers(b)) == 2 })
+	reason.Store(nil)
+	s.until("it stands by again", func() bool {
+		status, err := b.Status(t.Context())
+		return err == nil && len(status.Servers) == 3 && status.Servers[2].Name == "b" && len(status.NotReady) == 0
+	})
+	s.resign(active)
+	s.resign(s.takesOver(third))
+	s.takesOver(next)
+}
+
 func TestStatusListsMembersAndServers(t *testing.T) {
 	s := newScene(t, 3)
 	a, _, active, _ := s.two()

@@ -48,6 +48,8 @@ type Options struct {
 	HistorySize    int64         // Sweep removes the oldest entries above this number of bytes; 0: none
 	After          lock.Token    // all tokens are larger than this one
 	Self           Server
+	// CanServe returns why this server could not serve now; nil: it could. Then it does not stand by. It must not wait. A nil CanServe: it always could.
+	CanServe func() error
 }
 
 // Server is the value of an election key, which the other servers read.
@@ -55,7 +57,8 @@ type Server struct {
 	Name      string    `json:"name"`
 	Addresses []string  `json:"addresses,omitempty"` // where it serves FTP when it is the active one
 	Version   string    `json:"version,omitempty"`
-	Since     time.Time `json:"since,omitzero"` // when it started
+	Since     time.Time `json:"since,omitzero"`      // when it started
+	NotReady  string    `json:"not_ready,omitempty"` // why it could not serve, so it does not stand by
 	// Settings has a hash for each key of the configuration that all servers need with the same value. It must not reveal a password.
 	Settings map[string]string `json:"settings,omitempty"`
 }
@@ -96,11 +99,15 @@ type keys string
 
 func (k keys) servers() string                      { return string(k) + "leader/" }
 func (k keys) server(lease clientv3.LeaseID) string { return fmt.Sprintf("%s%x", k.servers(), lease) }
-func (k keys) tokens() string                       { return string(k) + "tokens" } // larger tokens were never granted
-func (k keys) epoch() string                        { return string(k) + "epoch" }
-func (k keys) beat() string                         { return string(k) + "beat" }
-func (k keys) stepDown() string                     { return string(k) + "step-down" } // the election key that is to go
-func (k keys) locks() string                        { return string(k) + "lock/" }
+func (k keys) allNotReady() string                  { return string(k) + "not-ready/" }
+func (k keys) notReady(lease clientv3.LeaseID) string {
+	return fmt.Sprintf("%s%x", k.allNotReady(), lease)
+}
+func (k keys) tokens() string   { return string(k) + "tokens" } // larger tokens were never granted
+func (k keys) epoch() string    { return string(k) + "epoch" }
+func (k keys) beat() string     { return string(k) + "beat" }
+func (k keys) stepDown() string { return string(k) + "step-down" } // the election key that is to go
+func (k keys) locks() string    { return string(k) + "lock/" }
 
 // lock returns the key of a hold: the name, which begins with a slash, and the token in hexadecimal.
 func (k keys) lock(n lock.Name, t lock.Token) string {

@@ -13,10 +13,11 @@ import (
 
 // Status is the state of etcd and of the servers.
 type Status struct {
-	Members []Member
-	Servers []Server      // the active one first, then those that stand by, in the order in which they take over
-	Epoch   uint32        // the number of terms so far
-	Beat    time.Duration // the age of the active server's last beat, by the wall clock; -1: there was none
+	Members  []Member
+	Servers  []Server      // the active one first, then those that stand by, in the order in which they take over
+	NotReady []Server      // the servers that could not serve, so they do not stand by
+	Epoch    uint32        // the number of terms so far
+	Beat     time.Duration // the age of the active server's last beat, by the wall clock; -1: there was none
 
 	// TakingOver is the time since when the first server takes over; zero: it serves, or is suspended.
 	TakingOver time.Time
@@ -49,6 +50,13 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	}
 	for _, kv := range servers {
 		s.Servers = append(s.Servers, decodeServer(kv))
+	}
+	aside, err := c.members.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(c.keys.allNotReady(), clientv3.WithPrefix())}, nil)
+	if err != nil {
+		return s, fmt.Errorf("etcd: %w", withoutGRPC(err))
+	}
+	for _, kv := range keysRead(aside, 0) {
+		s.NotReady = append(s.NotReady, decodeServer(kv))
 	}
 	s.Epoch = uint32(epoch)
 	if b, ok := decodeBeat(last); ok {
