@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -133,5 +134,29 @@ func TestALateChangeStaysInTheDirectoryThatWasChecked(t *testing.T) {
 			}
 			s.want("/lock/f", "of the next holder")
 		})
+	}
+}
+
+// A reader compares its offset with the length of the file when it was opened.
+func TestAFileThatShrinksWhileItIsReadIsAnError(t *testing.T) {
+	for _, left := range []int64{2, 3, 6} {
+		s := serve(t, Options{})
+		s.put("/f", "abcdef")
+		f, err := s.Open("/f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Seek(3, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(s.host("/f"), left); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		n, err := f.(io.WriterTo).WriteTo(&b)
+		if want := max(left-3, 0); n != want || (err == nil) != (left == 6) || err != nil && !errors.Is(err, ErrShrunk) {
+			t.Errorf("of %d bytes from 3 on: %q, %v", left, b.String(), err)
+		}
 	}
 }
