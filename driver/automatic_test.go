@@ -316,7 +316,7 @@ func TestAHostDirectoryExcludesJobs(t *testing.T) {
 		a MKD /www/d ...
 		- waiting /www/.deploy-lock 1
 		- pass 15s
-		a => 550 /www/d: was being changed by host since *`)
+		a => 550 /www/d: *`)
 }
 
 // During a suspension a change of a protected file may be tried again.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 )
 
@@ -83,6 +84,52 @@ func (r *Rules) ambiguityErrors() []error {
 		}
 	}
 	return errs
+}
+
+// ProtectedBy returns the paths that the lock with the name protects, as globs in which the text of the name stands for $1, $2, ...
+func (r *Rules) ProtectedBy(name Name) (globs []string) {
+	rule := r.find(name)
+	if rule == nil {
+		return nil
+	}
+	for _, text := range rule.protection.Paths {
+		p, err := newPattern(rule, text, rule.holdRule.Match)
+		if err != nil {
+			continue // not with compiled rules
+		}
+		values, glob := p.valuesOf(name), ""
+		for _, part := range p.parts {
+			if part.wildcard != 0 && values != nil {
+				glob += values[part.wildcard]
+			} else if part.kind == partDeep {
+				glob += "/**"
+			} else {
+				glob += part.text
+			}
+		}
+		globs = append(globs, glob)
+	}
+	return globs
+}
+
+// valuesOf returns the texts that the wildcards of match stand for in a name, from index 1 on; nil if the name does not match.
+func (p *pattern) valuesOf(name Name) []string {
+	expr := ""
+	for _, part := range p.matchParts {
+		switch part.kind {
+		case partLiteral:
+			expr += regexp.QuoteMeta(part.text)
+		case partDeep:
+			expr += "((?:/[^/]+)*)"
+		default:
+			expr += "(" + expression(part.text, "[^/]") + ")"
+		}
+	}
+	re, err := regexp.Compile("^(?s:" + expr + ")$")
+	if err != nil {
+		return nil
+	}
+	return re.FindStringSubmatch(string(name))
 }
 
 // rootPattern returns the pattern of the directory that contains the protected paths. It is nil if the pattern also protects that directory, or if
