@@ -2,49 +2,50 @@ package driver
 
 import (
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Automatic locks (see lock.Automatic) have two calls in the commands of a job: look and takeAutomatic.
+// Automatic locks (see package job) have two calls in the commands of a job: look and takeAutomatic.
 
 // look records that the command shows a file or directory. The first look of a job may wait until another job ends.
 func (c *client) look(cmd *control.Command, view string) {
-	if !c.account.Write || !c.table().Rules().Automates() {
+	if !c.account.Write || !c.table().Rules().Yields() {
 		return
 	}
 	n, err := c.follow(view)
 	if err != nil {
 		return // the command fails, too
 	}
-	sign := lock.NoSign
+	sign := job.NoSign
 	if cmd.Is("RETR") {
-		sign = lock.Fetch
+		sign = job.Fetch
 	}
-	_ = c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) { // no result refuses the command
-		return c.locks.Look(c.server.context, n, sign, wake), nil
+	_ = c.inTurn(cmd, func(wake func()) (*job.Waiting, error) { // no result refuses the command
+		return c.jobs.Look(c.server.context, n, sign, wake), nil
 	})
 }
 
 // takeAutomatic acquires the automatic lock of a path for the first change of the job. After an error it refuses all changes of the job.
 func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
-	if !c.table().Rules().Automates() {
+	if !c.table().Rules().Yields() {
 		return nil
 	}
-	sign := lock.NoSign
+	sign := job.NoSign
 	switch {
 	case cmd.Is("MKD", "XMKD"):
-		sign = lock.Make
+		sign = job.Make
 	case cmd.Is("STOR"):
-		sign = lock.Store
+		sign = job.Store
 	}
-	return c.inTurn(cmd, func(wake func()) (*lock.Waiting, error) {
-		return c.locks.Change(c.server.context, n, sign, wake)
+	return c.inTurn(cmd, func(wake func()) (*job.Waiting, error) {
+		return c.jobs.Change(c.server.context, n, sign, wake)
 	})
 }
 
 // inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over or the client withdraws the command. A transfer waits on
 // its own goroutine; every other command reads the connection while it waits.
-func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*lock.Waiting, error)) error {
+func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*job.Waiting, error)) error {
 	wake := c.conn.Wake
 	woken := make(chan struct{}, 1)
 	if cmd.Transfers() {
@@ -62,14 +63,21 @@ func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*lock.Wai
 	case cmd.Transfers():
 		return c.awaitTurn(cmd, waiting, woken)
 	}
-	_, err = c.await(cmd.WaitThrough, waiting)
+	withdrawn := cmd.WaitThrough(func() (over bool) {
+		over, err = waiting.Poll(c.server.context)
+		return over
+	})
+	if withdrawn != nil {
+		waiting.Withdraw()
+		return errWithdrawn
+	}
 	return err
 }
 
 // awaitTurn waits until a transfer may begin.
-func (c *client) awaitTurn(cmd *control.Command, waiting *lock.Waiting, woken chan struct{}) error {
+func (c *client) awaitTurn(cmd *control.Command, waiting *job.Waiting, woken chan struct{}) error {
 	for {
-		if _, over, err := waiting.Poll(c.server.context); over {
+		if over, err := waiting.Poll(c.server.context); over {
 			return err
 		}
 		select {
@@ -84,10 +92,21 @@ func (c *client) awaitTurn(cmd *control.Command, waiting *lock.Waiting, woken ch
 	}
 }
 
+// change returns the change of a path for lock.Session.Write and MayMake, under the automatic lock that the session's job holds.
+func (c *client) change(n lock.Name) lock.Write { return lock.Write{Path: n, Under: c.jobs.Under(n)} }
+
+// holderAt returns the session that holds the automatic lock of a path for the session's job, otherwise the client's.
+func (c *client) holderAt(n lock.Name) *lock.Session {
+	if under := c.jobs.Under(n); under != nil {
+		return under
+	}
+	return c.locks
+}
+
 // ObserveEnd is for lock.Options.Observe. When an automatic lock ends, unless its job has changed nothing, ObserveEnd aborts the uploads
 // under it before another client gets the lock.
 func (s *Server) ObserveEnd(r *lock.Record) {
-	if r.Kind != lock.Ended || !r.Hold.Automatic || r.Cause == lock.CauseUnused {
+	if r.Kind != lock.Ended || !r.Hold.Job || r.Cause == lock.CauseUnused {
 		return
 	}
 	for t := range s.transfers.Range {

@@ -1,38 +1,50 @@
 package driver
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // automatic makes /www/.deploy-lock an automatic lock of all files in /www.
-func automatic(s *setup) { s.rules = append([]lock.Rule{automaticRule()}, s.rules...) }
+func automatic(s *setup) {
+	s.rules = append([]lock.Rule{automaticRule()}, s.rules...)
+	s.jobs = []job.Rule{{Match: s.rules[0].Match, Wait: 15 * time.Second, Turn: 2 * time.Second}}
+}
 
 func automaticRule() lock.Rule {
 	return lock.Rule{
 		Match: "/www/.deploy-lock", MaxAge: time.Hour, MaxIdle: 2 * time.Minute, Grace: 3 * time.Second, AllowCwd: true,
-		Protection: &lock.Protection{Paths: []string{"/www/**"}},
+		Protection: &lock.Protection{Paths: []string{"/www/**"}, Yields: true},
 		Contention: &lock.Contention{Wait: 15 * time.Second},
-		Automatic:  &lock.Automatic{Turn: 2 * time.Second},
 	}
 }
 
 func eachJob(s *setup) {
 	automatic(s)
-	s.rules[0].Automatic.Session = true
+	s.jobs[0].Session = true
 }
 
 // sites makes a lock for each directory in /sites.
 func sites(s *setup) {
 	automatic(s)
 	s.rules[0].Match, s.rules[0].Protection.Paths = "/sites/*/.deploy-lock", []string{"/sites/$1/**"}
+	s.jobs[0].Match = s.rules[0].Match
+}
+
+// explicitToo adds a rule whose locks only MKD acquires.
+func explicitToo(s *setup) {
+	automatic(s)
+	s.rules = append([]lock.Rule{{Match: "/www/*_lock", Protection: &lock.Protection{Paths: []string{"/www/$1/*"}}}}, s.rules...)
 }
 
 func reports(s *setup) {
 	sites(s)
-	s.rules[0].Automatic.Report = true
+	s.rules[0].Protection.Advises, s.jobs[0].Report = true, true
 }
 
 // Clients a and b are jobs of two accounts, a and a2 are sessions of one job.
@@ -82,7 +94,6 @@ func TestAutomaticLocks(t *testing.T) {
 			- waiting /www/.deploy-lock 1
 			b2 MDTM /www/x ...
 			b NOOP ...
-			- waiting /www/.deploy-lock 2
 			a STOR /www/x <<< 22 => 226 *
 			- quit a
 			- pass 4s
@@ -99,8 +110,8 @@ func TestAutomaticLocks(t *testing.T) {
 			b SIZE /www/x => 213 1
 			- pass 2s
 			b STOR /www/x <<< 2 => 226 *
-			a DELE /www/x => 550 /www/x: changed by other@127.0.0.1 (1 file, until 00:00:04) since you looked; start again in 5s
-			a MKD /www/d => 550 /www/d: changed by other@127.0.0.1 (1 file, until *
+			a DELE /www/x => 550 /www/x: being changed by other@127.0.0.1 since 00:00:04; try when it is done
+			a MKD /www/d => 550 /www/d: being changed by other@127.0.0.1 *
 			a RNFR /www/x => 550 *
 			a STOR /www/y => 550 *
 			a2 SIZE /www/x => 213 1
@@ -112,10 +123,10 @@ func TestAutomaticLocks(t *testing.T) {
 			b DELE /www/x ...
 			- waiting /www/.deploy-lock 1
 			- pass 15s
-			b => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
+			b => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00; try when it is done
 			- quit a
 			- pass 4s
-			b DELE /www/x => 550 /www/x: being changed by phoneacc@127.0.0.1 since 00:00:00
+			b DELE /www/x => 550 /www/x: was being changed by phoneacc@127.0.0.1 since 00:00:00; list first or wait 2m
 			b2 DELE /www/x => 550 *
 			- quit b
 			- quit b2
@@ -126,7 +137,65 @@ func TestAutomaticLocks(t *testing.T) {
 			- quit b
 			- alone
 			- pass 4s
+			b DELE /www/x => 550 *
+			- quit b
+			- alone
+			- pass 4s
+			b SIZE /www/x => 213 1
 			b DELE /www/x => 250 *`},
+		{"a refused job starts anew after two minutes", automatic, `
+			- write www/x 1
+			a SIZE /www/x => 213 1
+			- pass 2s
+			b STOR /www/x <<< 22 => 226 *
+			- quit b
+			- pass 4s
+			a DELE /www/x => 550 *
+			- quit a
+			- alone
+			- pass 1m30s
+			a DELE /www/x => 550 *
+			- quit a
+			- alone
+			- pass 2m
+			a DELE /www/x => 250 *`},
+		{"a program verifies its upload, and works a minute later", automatic, `
+			a STOR /www/x <<< 1 => 226 *
+			a RETR /www/x => 226 * >>> 1
+			- quit a
+			- alone
+			- pass 4s
+			b STOR /www/x <<< 22 => 226 *
+			b RETR /www/x => 226 * >>> 22
+			- quit b
+			- alone
+			- pass 1m
+			a STOR /www/x <<< 333 => 226 *
+			- file /www/x 333`},
+		{"the lock of a site ends while its job works at another one", sites, `
+			- mkdir sites/1
+			- mkdir sites/2
+			a SIZE /sites/1/x => 550 *
+			a STOR /sites/1/x <<< 1 => 226 *
+			- pass 1m
+			a STOR /sites/2/x <<< 1 => 226 *
+			- pass 1m30s
+			- free /sites/1/.deploy-lock
+			- held /sites/2/.deploy-lock
+			b STOR /sites/1/x <<< 22 => 226 *
+			- quit b
+			- pass 4s
+			a STOR /sites/1/x <<< 333 => 550 /sites/1/x: changed by other@127.0.0.1 (1 file, until 00:02:30) since you looked; list first or wait 2m
+			a STOR /sites/2/x <<< 333 => 226 *
+			- file /sites/1/x 22`},
+		{"a lock by MKD wins over an automatic one", explicitToo, `
+			- mkdir www/db
+			a STOR /www/db/x => 550 /www/db/x: protected by the lock /www/db_lock, which you do not hold
+			- free /www/.deploy-lock
+			b STOR /www/y <<< 1 => 226 *
+			a MKD /www/db_lock => 257 *
+			a STOR /www/db/x <<< 1 => 226 *
+			- file /www/db/x 1`},
 		{"an upload under a broken lock is aborted", automatic, `
 			a STOR /www/x <<< 1 ...
 			- moving 1
@@ -165,7 +234,7 @@ func TestAutomaticLocks(t *testing.T) {
 			a DELE /sites/gone/x => 250 *
 			b RMD /sites/gone => 250 *
 			- held /sites/gone/.deploy-lock`},
-		{"an inherited look counts for ten minutes", automatic, `
+		{"a look counts for ten minutes, a refusal for two without a session", automatic, `
 			- write www/x 1
 			a SIZE /www/x => 213 1
 			- quit a
@@ -175,7 +244,7 @@ func TestAutomaticLocks(t *testing.T) {
 			- quit b
 			- alone
 			- pass 6m
-			a STOR /www/x => 550 /www/x: changed by other@127.0.0.1 (1 file, until 00:00:04); list it first, and start again in 5s
+			a STOR /www/x => 550 /www/x: changed by other@127.0.0.1 (1 file, until 00:00:04) since you looked; list first or wait 2m
 			- quit a
 			- alone
 			- pass 4m
@@ -197,7 +266,11 @@ func TestAutomaticLocks(t *testing.T) {
 			- pass 1s
 			- quit a
 			- pass 4s
-			a4 DELE /www/x => 250 *`},
+			a4 DELE /www/x => 550 *
+			- quit a4
+			- pass 4s
+			a5 SIZE /www/x => 213 1
+			a5 DELE /www/x => 250 *`},
 		{"one nonce makes one job", eachJob, `
 			a SITE LOCK AS one => 200 *
 			a2 SITE LOCK AS one => 200 *
@@ -212,7 +285,7 @@ func TestAutomaticLocks(t *testing.T) {
 			- quit b
 			- pass 4s
 			a SITE LOCK AS run1 => 200 *
-			a STOR /www/y => 550 /www/y: changed by other@127.0.0.1 (1 file, until *); list it first, and start again in 5s
+			a STOR /www/y => 550 /www/y: changed by other@127.0.0.1 (1 file, until *) since you looked; list first or wait 2m
 			- file /www/x 22`},
 		{"the job renames its directories", automatic, `
 			a MKD /www/d => 257 *
@@ -223,4 +296,33 @@ func TestAutomaticLocks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) { inBothModes(t, tc.script, tc.setup) })
 	}
+}
+
+// A directory of the host with the name of an automatic lock excludes jobs.
+func TestAHostDirectoryExcludesJobs(t *testing.T) {
+	s := start(t, automatic)
+	reaping, end := context.WithCancel(t.Context())
+	var reaper sync.WaitGroup
+	reaper.Go(func() { // ends the wait after the last check of the directory
+		for reaping.Err() == nil {
+			s.table.Expire(reaping)
+			time.Sleep(time.Millisecond)
+		}
+	})
+	defer reaper.Wait()
+	defer end()
+	s.play(t, `
+		- mkdir www/.deploy-lock
+		a MKD /www/d ...
+		- waiting /www/.deploy-lock 1
+		- pass 15s
+		a => 550 /www/d: *`)
+}
+
+// During a suspension a change of a protected file may be tried again.
+func TestASuspendedServerAsksJobsToTryAgain(t *testing.T) {
+	s := start(t, automatic)
+	s.suspended.Store(true)
+	s.play(t, `
+		a STOR /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed; list first or wait 2m`)
 }

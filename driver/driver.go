@@ -37,6 +37,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/guessing"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -44,6 +45,7 @@ import (
 type Options struct {
 	Tree        Tree
 	Table       *lock.Table
+	Jobs        *job.Manager
 	Clock       lock.Clock
 	Directories bool // each lock has a directory in the tree
 	// HostDirectories returns at most max directories with names of locks that programs on the host made, at dir or below it. If ctx ends
@@ -87,6 +89,7 @@ type Server struct {
 	tree            Tree
 	nothing         afero.Fs // contains nothing, and refuses every change with fs.ErrPermission
 	table           *lock.Table
+	jobs            *job.Manager
 	clock           lock.Clock
 	directories     bool
 	hostDirectories func(ctx context.Context, dir lock.Name, max int) ([]*lock.HostError, error)
@@ -134,7 +137,7 @@ func New(o Options) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		tree: o.Tree, nothing: afero.NewReadOnlyFs(afero.NewMemMapFs()), table: o.Table, clock: o.Clock, directories: o.Directories,
+		tree: o.Tree, nothing: afero.NewReadOnlyFs(afero.NewMemMapFs()), table: o.Table, jobs: o.Jobs, clock: o.Clock, directories: o.Directories,
 		hostDirectories: o.HostDirectories, log: o.Log, tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
 		bounds:   bounds{locks: 10_000, ordered: 10_000, piece: 2_000, below: 4_000, glob: 2 * time.Second, search: 10 * time.Second, changes: 2 * time.Second},
 		rateOver: time.Minute, catchUp: 20 * time.Millisecond,

@@ -90,7 +90,7 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 		f.seconds("grace", grace)
 	}
 	f.yesNo("shared", h.Shared)
-	f.yesNo("automatic", h.Automatic)
+	f.yesNo("automatic", h.Job)
 	mine := "no"
 	switch {
 	case h.Own:
@@ -108,6 +108,9 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		v, err := c.locks.View(n)
+		if c.jobs.Holds(n) {
+			v.Next = nil
+		}
 		err = cmp.Or(c.table().Valid(), err) // a client acts on this reply
 		if errors.Is(err, lock.ErrNoRule) {
 			if near := c.nearLockName(n); near != "" {

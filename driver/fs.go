@@ -91,7 +91,7 @@ func (c *client) Chtimes(name string, atime, mtime time.Time) error {
 // life: programs that remove old locks send them, too.
 func (c *client) noteChange(err error) error {
 	if err == nil {
-		c.locks.Wrote()
+		c.locks.Work()
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	}()
 	var err error
 	if uploads {
-		t.signOfLife = c.locks.Wrote
+		t.signOfLife = t.noteReceived
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	} else {
 		err = t.openDownload(offset)

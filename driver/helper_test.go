@@ -23,6 +23,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/guessing"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
@@ -70,6 +71,7 @@ func someAccounts() testAccounts {
 type setup struct {
 	directories  bool
 	rules        []lock.Rule
+	jobs         []job.Rule // of those rules that are automatic
 	settings     Settings
 	control      control.Options
 	tls          *tls.Config
@@ -92,6 +94,7 @@ type server struct {
 	addr   string
 	driver *Server
 	table  *lock.Table
+	jobs   *job.Manager
 
 	suspended atomic.Bool            // locks cannot change
 	asked     atomic.Pointer[func()] // is called by valid
@@ -142,7 +145,7 @@ func (s *server) run(o *setup) {
 		s.t.Cleanup(events.Close)
 	}
 	s.driver = New(Options{
-		Tree: served, Table: s.table, Clock: s.clock, HostDirectories: s.disk.HostDirectories,
+		Tree: served, Table: s.table, Jobs: s.jobs, Clock: s.clock, HostDirectories: s.disk.HostDirectories,
 		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings, Events: events,
 	})
 	s.driver.guessing = guessing.New(s.t.Context(), slog.New(slog.DiscardHandler), time.Millisecond)
@@ -195,9 +198,13 @@ func (s *server) open(o *setup) {
 			if s.driver != nil {
 				s.driver.ObserveEnd(r)
 			}
+			if s.jobs != nil {
+				s.jobs.Observe(r)
+			}
 		},
 	})
 	must(err)
+	s.jobs = job.New(job.Options{Table: s.table, Clock: s.clock, Rules: job.NewRules(rules, o.jobs)})
 }
 
 func (s *server) stop() {
@@ -209,6 +216,7 @@ func (s *server) stop() {
 	}
 	err = errors.Join(err, s.control.Wait(ctx), <-s.served)
 	s.driver.Close()
+	s.jobs.Close()
 	err = errors.Join(err, s.tree.Close())
 	if err != nil {
 		s.t.Errorf("the server did not stop cleanly: %v", err)

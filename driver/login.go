@@ -44,6 +44,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.log = c.log.With("session", c.locks.ID().String()) // as in the output of "ftplockd sessions"
 	c.locks.SetReader(account.Read && !account.Write)
 	c.locks.SetMaxLocks(account.MaxLocks)
+	c.jobs = s.jobs.Open(c.locks, account.MaxLocks)
 	c.locks.Begin() // its End comes at the end of PASS
 	c.id.Store(uint64(c.locks.ID()))
 	c.publish(event.Event{Kind: event.Login})

@@ -38,7 +38,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
 		return control.Reply{}, c.protectedRefusal(err)
 	}
-	if !h.Automatic { // the job has it without MKD, too
+	if !h.Job { // the job has it without MKD, too
 		c.undoIfLost(cmd, h)
 	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
@@ -57,14 +57,20 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopte
 			return h, 0, err
 		}
 	}
+	if h, mine := c.jobs.Take(n); mine {
+		return h, 0, nil
+	}
 	h, adopted, waiting, err := c.locks.AcquireOrWait(c.server.context, n, c.conn.Wake)
 	if waiting != nil {
 		h, err = c.await(cmd.Wait, waiting)
 	}
+	if err == nil {
+		c.jobs.Acquired(n)
+	}
 	return h, adopted, err
 }
 
-// await waits for a lock by Command.Wait or WaitThrough.
+// await waits for a lock by Command.Wait.
 func (c *client) await(wait func(poll func() bool) error, waiting *lock.Waiting) (h lock.Hold, err error) {
 	withdrawn := wait(func() (over bool) {
 		h, over, err = waiting.Poll(c.server.context)
@@ -93,7 +99,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if !c.account.Write {
 		return control.Reply{}, errReadOnly
 	}
-	if c.table().Rules().AutomaticRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
+	if c.table().Rules().YieldingRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
 		c.look(cmd, view)
 	}
 	if _, err := c.mayChange(cmd, n); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -27,7 +28,7 @@ func (c *client) mayChange(cmd *control.Command, n lock.Name) (lock.Permit, erro
 	if err := c.takeAutomatic(cmd, n); err != nil {
 		return lock.Permit{}, err
 	}
-	t, err := c.locks.MayWrite(c.server.context, n)
+	t, err := c.locks.MayMake(c.server.context, c.change(n))
 	return t, c.protectedRefusal(err)
 }
 
@@ -95,7 +96,7 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
 		return nil
 	}
-	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
+	if tree := rules.YieldingTree(from); tree != "" && tree == rules.YieldingTree(to) { // the job holds it
 		return nil
 	}
 	left := c.server.bounds.below
@@ -137,7 +138,7 @@ func (c *client) checkLinkPlace(from, to lock.Name) error {
 	if !rules.ProtectsThroughLink(to) {
 		return nil
 	}
-	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
+	if tree := rules.YieldingTree(from); tree != "" && tree == rules.YieldingTree(to) { // the job holds it
 		return nil
 	}
 	if info, err := c.server.tree.Stat(string(from)); err == nil && !info.IsDir() {
@@ -168,21 +169,23 @@ func (c *client) readAtMost(n lock.Name, most int) (all []fs.FileInfo, err error
 
 // changeAndRecord is withPermits for one path, and records the change in the history.
 func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Check) error) error {
-	return c.withPermits([]lock.Write{{Path: n}}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
+	return c.withPermits([]lock.Write{c.change(n)}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
 		err := change(func() error { return c.checkPermits(permits) })
 		if err == nil {
-			c.server.recordChange(permits[0], what, lock.Publication{Path: n})
+			c.recordChange(permits[0], what, lock.Publication{Path: n})
 		}
 		return err
 	})
 }
 
-// recordChange records the change of a protected file in the history. note names the change; "" is an upload. Call it in the function of
+// recordChange counts the change for automatic locks, and records that of a protected file in the history. note names the change; "" is an upload. Call it in the function of
 // withPermits that makes the change.
-func (s *Server) recordChange(t lock.Permit, note string, p lock.Publication) {
+func (c *client) recordChange(t lock.Permit, note string, p lock.Publication) {
+	c.jobs.Published(p.Path, t.Token, note != lock.NoteTimes && !strings.HasPrefix(note, lock.NoteRenamed))
 	if t.Lock == "" {
 		return
 	}
+	s := c.server
 	if note != "" {
 		s.publicationLog(t, p).Info("protected file changed", "change", note)
 	}

@@ -91,13 +91,14 @@ func (t *transfer) place() error {
 
 // placeProtected gives the file its name in one step with the check that the lock under which the upload began is still held.
 func (t *transfer) placeProtected(n lock.Name) error {
-	writes := []lock.Write{{Path: n, Begun: true, Permit: t.permitAtStart}}
-	return t.client.withPermits(writes, t.file.InPlace, func(permits []lock.Permit) error {
+	write := t.client.change(n)
+	write.Begun, write.Permit = true, t.permitAtStart
+	return t.client.withPermits([]lock.Write{write}, t.file.InPlace, func(permits []lock.Permit) error {
 		if err := t.file.Place(); err != nil {
 			return err
 		}
 		t.permitAtEnd = permits[0]
-		t.client.server.recordChange(t.permitAtEnd, "", t.publication())
+		t.client.recordChange(t.permitAtEnd, "", t.publication())
 		return nil
 	})
 }

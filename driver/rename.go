@@ -28,7 +28,7 @@ func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 	if err := c.checkFixed(n); err != nil {
 		return n, info, err
 	}
-	if c.locks.HeldWithin(n) {
+	if c.holderAt(n).HeldWithin(n) {
 		return n, info, errLocksBelow
 	}
 	if c.server.directories {
@@ -91,12 +91,12 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	publish := func(permits []lock.Permit) error {
 		err := c.server.tree.Move(string(from), string(to), func() error { return c.checkPermits(permits) })
 		if err == nil {
-			c.server.recordChange(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
-			c.server.recordChange(permits[1], "renamed from "+string(from), lock.Publication{Path: to})
+			c.recordChange(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
+			c.recordChange(permits[1], "renamed from "+string(from), lock.Publication{Path: to})
 		}
 		return err
 	}
-	writes := []lock.Write{{Path: from}, {Path: to}}
+	writes := []lock.Write{c.change(from), c.change(to)}
 	if info.Mode().IsRegular() {
 		return c.withPermits(writes, func() error { return c.checkUnmoved(from, to) }, publish)
 	}

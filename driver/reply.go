@@ -13,6 +13,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -23,7 +24,8 @@ var answers = []struct {
 	code        int
 	text, cause string // as in a refusal; text "": the text of the error
 }{
-	{as[*lock.JobError], 550, "", ""},
+	{refusedJobWhileSuspended, 451, "", "suspended"},
+	{as[*job.Error], 550, "", ""},
 	{suspended, 451, "", "suspended"},
 	{as[tls.RecordHeaderError], 426, "the data connection does not begin with TLS, although PROT P is in force", ""}, // curl before 8.0 does so on active connections
 	{as[*lock.TooManyError], 550, "", "max-locks"},
@@ -45,7 +47,7 @@ var answers = []struct {
 	{as[*lock.NotYoursError], 550, "", ""},
 	{as[*lock.LostError], 550, "", ""},
 	{is(lock.ErrHeld), 550, "", "held"},
-	{is(lock.ErrNotHeld, lock.ErrNotYours, lock.ErrAutomatic, lock.ErrMembers, lock.ErrStale, lock.ErrNoRule), 550, "", ""},
+	{is(lock.ErrNotHeld, lock.ErrNotYours, job.ErrAutomatic, lock.ErrMembers, lock.ErrStale, lock.ErrNoRule), 550, "", ""},
 	{is(files.ErrNotDurable), 451, "done, but it may not survive a loss of power", ""},
 	{is(files.ErrShrunk), 451, "the file has become shorter meanwhile", ""},
 	{is(files.ErrChanged), 550, "was changed, renamed or removed during the upload: try again", "changed"},
@@ -102,6 +104,12 @@ func as[E error](err error) (text string, ok bool) {
 func suspended(err error) (text string, ok bool) {
 	text, ok = as[*lock.SuspendedError](err)
 	return text + ", try again", ok
+}
+
+// refusedJobWhileSuspended matches the refusal of a job whose first change came during a suspension.
+func refusedJobWhileSuspended(err error) (text string, ok bool) {
+	text, ok = as[*job.Error](err)
+	return text, ok && errors.As(err, new(*lock.SuspendedError))
 }
 
 // done is the reply to a command that succeeded: the path and the change.

@@ -17,7 +17,7 @@ import (
 func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(c.account.inTree(view))
 	released := done(250, view, "released")
-	err := c.locks.Release(c.server.context, n)
+	err := c.release(n)
 	if err != lock.ErrNotHeld {
 		return released, c.notEmpty(n, err)
 	}
@@ -27,7 +27,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	}
 	if resolved != n {
 		n = resolved
-		err = c.locks.Release(c.server.context, n)
+		err = c.release(n)
 	}
 	if err != lock.ErrNotHeld {
 		return released, c.notEmpty(n, err)
@@ -39,6 +39,14 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		return control.Reply{}, c.notEmpty(n, err)
 	}
 	return done(250, view, "removed"), c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it
+}
+
+// release releases a lock of the session, or one that its job holds automatically and has acquired by MKD, too.
+func (c *client) release(n lock.Name) error {
+	if mine, err := c.jobs.Release(c.server.context, n); mine {
+		return err
+	}
+	return c.locks.Release(c.server.context, n)
 }
 
 // removeDirectory is RMD of a directory that is not a lock.
@@ -76,7 +84,7 @@ func (c *client) notEmpty(n lock.Name, err error) error {
 
 // excludingLocks runs change while no lock is held or granted at or below the names.
 func (c *client) excludingLocks(names []lock.Name, change func() error) error {
-	err := c.locks.Exclude(c.server.context, names, change)
+	err := c.holderAt(names[0]).Exclude(c.server.context, names, change)
 	var held *lock.HeldError
 	switch {
 	case !errors.As(err, &held):

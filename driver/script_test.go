@@ -232,7 +232,7 @@ func (p *scene) host(line string, words []string) {
 	case "waiting": // the length of a queue, soon
 		p.until(line, func() bool {
 			status, _ := p.table.Get(lock.Name(argument[1]))
-			return fmt.Sprint(status.Waiting) == argument[2]
+			return fmt.Sprint(max(status.Waiting, len(p.table.Queue(lock.Name(argument[1]))))) == argument[2]
 		})
 	case "moving": // the number of transfers with a data connection, soon
 		n, _ := strconv.Atoi(argument[1])

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -29,6 +30,7 @@ type client struct {
 	context ftpserver.ClientContext
 	account Account
 	locks   *lock.Session // nil: not logged in
+	jobs    *job.Session  // as locks
 
 	announced int64  // by ALLO, for the next upload; 0: no length
 	renaming  string // by RNFR, for the next RNTO
@@ -129,6 +131,7 @@ func (c *client) Ended(why control.Reason) {
 	if locks == nil {
 		return
 	}
+	c.jobs.Close()
 	c.locks = nil
 	c.id.Store(0)
 	locks.Close(context.WithoutCancel(c.server.context)) // also while the server stops
@@ -143,13 +146,14 @@ func (c *client) IdleFor() time.Duration {
 		return 0
 	}
 	until, never, ok := c.locks.HoldsUntil()
+	auto, endless, holds := c.jobs.HoldsUntil()
 	switch {
-	case !ok:
+	case !ok && !holds:
 		return 0
-	case never:
+	case never || endless:
 		return idleStep
 	}
-	return min(until-c.server.clock.Now().Boot+time.Second, idleStep)
+	return min(max(until, auto)-c.server.clock.Now().Boot+time.Second, idleStep)
 }
 
 // Status implements control.Handler.

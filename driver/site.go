@@ -97,6 +97,7 @@ func (c *client) siteLockAs(nonce string) control.Reply {
 	if err := c.locks.SetNonce(nonce); err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
 	}
+	c.jobs.Rejoin()
 	return control.Reply{Code: 200, Text: "sessions with this word are the same job"}
 }
 

@@ -66,7 +66,7 @@ func sizeOf(info fs.FileInfo) (control.Reply, error) {
 
 // lstat describes the lock or the file with a name. The modification time of a lock is the time of its grant.
 func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
-	if s, held := c.table().Get(n); held && !s.Holds[0].Automatic {
+	if s, held := c.table().Get(n); held && !s.Holds[0].Job {
 		oldest := s.Holds[0]
 		return virtual{n.Base(), 0, fs.ModeDir | 0o755, oldest.Acquired.Wall, oldest.Owner.Account}, nil
 	}

@@ -56,7 +56,7 @@ func (f *statusFile) WriteTo(w io.Writer) (n int64, err error) {
 	more, err := s.eachLock(f.account, s.table.Names(), func(n lock.Name, view string) error {
 		held, _ := s.table.Get(n)
 		held.Name = lock.Name(view)
-		for _, l := range status.Locks([]lock.Status{held}, now) {
+		for _, l := range status.Locks([]lock.Status{held}, s.jobs, now) {
 			l.Rule = "" // its glob contains paths outside the view
 			if err := write(before + "\n    " + jsonText(l)); err != nil {
 				return err

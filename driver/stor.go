@@ -63,6 +63,14 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
+// noteReceived records that bytes arrive, as a sign of life for the locks of the session and of its job.
+func (t *transfer) noteReceived() {
+	t.client.locks.Work()
+	if t.file != nil {
+		t.client.jobs.Wrote(lock.Name(t.file.Name()))
+	}
+}
+
 // abortedOrGone reports whether the upload was aborted, or its client has hung up.
 func (t *transfer) abortedOrGone() bool { return t.cmd.Cause() != nil || t.client.conn.Gone() }
 

@@ -63,7 +63,7 @@ func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock
 		i := slices.IndexFunc(c.Rules, func(r config.Rule) bool { return r.Match == rule.Match })
 		fact("path", "%s is the name of a lock: MKD acquires it, RMD releases it", shown)
 		fact("rule", "[[lock]] number %d, match = %q", i+1, rule.Match)
-		explainRule(fact, c.Rules[i])
+		explainRule(fact, c.Rules[i], rules, name)
 	case slices.Contains(rules.Prefixes(), name):
 		fact("path", "%s is a directory that contains locks; it is no lock, and cannot be removed", shown)
 		return nil
@@ -83,8 +83,8 @@ func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock
 	return nil
 }
 
-// explainRule prints the limits and rights of a rule.
-func explainRule(fact func(key, format string, args ...any), r config.Rule) {
+// explainRule prints the limits and rights of the lock with a name.
+func explainRule(fact func(key, format string, args ...any), r config.Rule, rules *lock.Rules, name lock.Name) {
 	limit := func(key string, d time.Duration, effect string) {
 		if d > 0 {
 			fact(key, "%s: %s", d, effect)
@@ -93,7 +93,9 @@ func explainRule(fact func(key, format string, args ...any), r config.Rule) {
 	idleSince, kept := "the last sign of life of its holder", "the lock"
 	switch r.Automatic {
 	case config.AutomaticOn:
-		fact("automatic", "true: the first change of a job acquires the lock, which ends %s after the last connection of the job", r.Grace.Duration)
+		fact("automatic", "true: the first change of a job acquires the lock")
+		fact("turn", "%s: the first read of a job holds the lock this long", r.Turn.Duration)
+		fact("grace", "%s: the lock ends this time after the last connection of its job that read or changed files there", r.Grace.Duration)
 		idleSince, kept = "the last change of its job (a lock that MKD acquired: the last sign of life of its holder)", "a lock that MKD acquired"
 	case config.AutomaticReport:
 		fact("automatic", "report: the server logs the changes that it would refuse, and refuses none")
@@ -110,15 +112,19 @@ func explainRule(fact func(key, format string, args ...any), r config.Rule) {
 	}
 	limit("lock_delay", r.LockDelay.Duration, "after the lock was taken away, no client gets it for this time")
 	fact("release", "%s: %s", r.Release, releasers(lock.ReleasePolicy(r.Release)))
-	limit("wait", r.Wait.Duration, "MKD of a held lock waits for this time")
+	waiters := "MKD of a held lock"
+	if r.Automatic == config.AutomaticOn {
+		waiters = "the first read or change of a job, or MKD, while the lock is held"
+	}
+	limit("wait", r.Wait.Duration, waiters+" waits for this time")
 	if len(r.Shared) > 0 {
 		fact("shared", "%s can hold the lock together", printable(strings.Join(r.Shared, ", ")))
 	}
 	if r.Limit > 0 {
 		fact("limit", "at most %d held locks of this rule in one directory", r.Limit)
 	}
-	for _, p := range r.Protects {
-		fact("protects", "%s, with $1, $2, ... as the wildcards of match matched the name", printable(p))
+	for _, p := range rules.ProtectedBy(name) {
+		fact("protects", "%s", printable(p))
 	}
 	if len(r.Protects) > 0 {
 		fact("write_as", "%s", r.WriteAs)

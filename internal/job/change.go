@@ -11,10 +11,11 @@ import (
 
 // grant is one acquisition of a site's lock for a job.
 type grant struct {
-	visit *visit
-	lock  *lock.Session // of the manager: it acquires and holds the lock; nil: the process before a restart acquired it
-	id    lock.SessionID
-	end   sync.Mutex // held while the end of the hold is set
+	visit  *visit
+	lock   *lock.Session // of the manager: it acquires and holds the lock; nil: the process before a restart acquired it
+	id     lock.SessionID
+	client lock.SessionID // the session whose request acquired it; 0: not known
+	end    sync.Mutex     // held while the end of the hold is set
 
 	// The manager's mutex guards these.
 
@@ -114,8 +115,37 @@ func (s *Session) Take(name lock.Name) (lock.Hold, bool) {
 	return h, err == nil
 }
 
+// Holds reports whether the session's job holds a lock automatically.
+func (s *Session) Holds(name lock.Name) bool {
+	s.manager.mu.Lock()
+	defer s.manager.mu.Unlock()
+	return s.grantAt(name) != nil
+}
+
+// HoldsUntil is lock.Session.HoldsUntil for the locks that the session's job holds automatically.
+func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
+	var held []*lock.Session
+	s.manager.mu.Lock()
+	for _, j := range []*job{s.own, s.job} {
+		if j == nil {
+			continue
+		}
+		for _, v := range j.visits {
+			if v.grant != nil {
+				held = append(held, v.grant.lock)
+			}
+		}
+	}
+	s.manager.mu.Unlock()
+	for _, h := range held {
+		at, never, holds := h.HoldsUntil()
+		until, endless, ok = max(until, at), endless || never, ok || holds
+	}
+	return until, endless, ok
+}
+
 // Release is RMD of a lock that the session's job holds automatically: only after Take it ends the hold, otherwise the error is
-// lock.ErrAutomatic. mine is false if the job does not hold it.
+// ErrAutomatic. mine is false if the job does not hold it.
 func (s *Session) Release(ctx context.Context, name lock.Name) (mine bool, err error) {
 	m := s.manager
 	m.mu.Lock()
@@ -126,7 +156,7 @@ func (s *Session) Release(ctx context.Context, name lock.Name) (mine bool, err e
 	case g == nil:
 		return false, nil
 	case !taken:
-		return true, lock.ErrAutomatic
+		return true, ErrAutomatic
 	}
 	defer m.tidy()
 	return true, g.lock.Release(ctx, name)
@@ -283,7 +313,7 @@ func (s *Session) addWait(w *Waiting) {
 
 // acquire begins the acquisition of an attempt, for its first request.
 func (m *Manager) acquire(ctx context.Context, a *attempt, w *Waiting) {
-	g := &grant{visit: w.visit, lock: m.table.OpenJob(w.owner)}
+	g := &grant{visit: w.visit, lock: m.table.OpenJob(w.owner), client: w.owner.Session}
 	g.id = g.lock.ID()
 	g.lock.SetMaxLocks(w.session.maxLocks)
 	g.lock.SetWait(w.until - m.clock.Now().Boot)
@@ -370,7 +400,7 @@ func (m *Manager) finish(ctx context.Context, a *attempt, g *grant, err error, w
 		over = append(over, w)
 	}
 	refused := v.refused
-	if refused == nil && changes {
+	if refused == nil && changes && !errors.Is(err, lock.ErrNoRule) { // without a rule, nothing protects the site any more
 		if refused = conflict(err, now); err == nil {
 			refused = v.stale(now.Boot, m.unknownUntil)
 		}

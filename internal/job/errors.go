@@ -34,6 +34,14 @@ type Error struct {
 	Since  time.Time
 }
 
+// ErrAutomatic is the error of a client that releases a lock which its job holds automatically. It matches fs.ErrPermission.
+var ErrAutomatic error = automaticError{}
+
+type automaticError struct{}
+
+func (automaticError) Error() string        { return "held automatically: it ends with its job, not by RMD" }
+func (automaticError) Is(target error) bool { return target == fs.ErrPermission }
+
 // maxText is the length of an error: with "550 ", a path and ": " a reply has about 128 bytes.
 const maxText = 108
 

@@ -63,7 +63,9 @@ func New(o Options) *Manager {
 	}
 	m.stop, m.cancel = context.WithCancel(context.Background())
 	now := m.clock.Now()
-	m.unknownUntil = now.Boot + rememberLook
+	if m.table.Granted() { // jobs may have looked before the start
+		m.unknownUntil = now.Boot + rememberLook
+	}
 	for _, s := range m.table.All() {
 		for _, h := range s.Holds {
 			if !h.Job {
@@ -93,13 +95,54 @@ func (m *Manager) Close() {
 
 // SetRules replaces the rules, after those of the table. Held locks stay until their jobs end. If rules differ, jobs may have looked
 // unnoticed: for ten minutes those of which nothing is known count as having seen nothing.
+// Nobody waits for a lock any more whose rule is gone or only reports.
 func (m *Manager) SetRules(rules *Rules) {
+	for _, a := range m.replaceRules(rules) {
+		m.abandon(a)
+	}
+	m.tidy()
+}
+
+func (m *Manager) replaceRules(rules *Rules) (unwanted []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !slices.Equal(rules.all, m.rules.all) {
+	if !rules.alike(m.rules) {
 		m.unknownUntil = m.clock.Now().Boot + rememberLook
 	}
 	m.rules = rules
+	return m.freeWaits()
+}
+
+// freeWaits ends the waits whose rule is gone or only reports now, and returns the attempts that no request waits for any more.
+func (m *Manager) freeWaits() (unwanted []*attempt) {
+	for _, j := range m.jobs {
+		for _, v := range j.visits {
+			a := v.attempt
+			if a == nil {
+				continue
+			}
+			if rule := m.rules.ruleOf(v.site.name); rule != nil && !rule.Report {
+				continue
+			}
+			for w := range a.waiting {
+				if w.rule.Report {
+					continue
+				}
+				w.over()
+				delete(a.waiting, w)
+				if w.wake != nil {
+					w.wake()
+				}
+			}
+			if len(a.waiting) == 0 && !a.decided {
+				v.attempt = nil
+				if !a.polling {
+					unwanted = append(unwanted, a)
+				}
+			}
+		}
+	}
+	return unwanted
 }
 
 // Observe is for lock.Options.Observe: it follows the grants and ends of holds.
@@ -460,17 +503,21 @@ func (m *Manager) sweep(now lock.Time) {
 
 // Refused is a job that may not change the files of an automatic lock.
 type Refused struct {
-	Lock  lock.Name
-	Owner lock.Owner   // of the session that was refused first
-	At    lock.Instant // time of the refusal
-	Why   *Error
+	Lock   lock.Name
+	Owner  lock.Owner   // of the session that was refused first
+	At     lock.Instant // time of the refusal
+	Why    *Error
+	Report bool // the rule only reports: nothing is refused
 }
 
 // Refused returns the refused jobs, sorted by lock and time.
 func (m *Manager) Refused() (all []Refused) {
 	m.mu.Lock()
 	now := m.clock.Now().Boot
-	m.eachRefused(now, func(v *visit) { all = append(all, Refused{v.site.name, v.by, v.at, v.refused}) })
+	m.eachRefused(now, func(v *visit) {
+		rule := m.rules.ruleOf(v.site.name)
+		all = append(all, Refused{Lock: v.site.name, Owner: v.by, At: v.at, Why: v.refused, Report: rule != nil && rule.Report})
+	})
 	m.mu.Unlock()
 	slices.SortFunc(all, func(a, b Refused) int {
 		return cmp.Or(strings.Compare(string(a.Lock), string(b.Lock)), cmp.Compare(a.At.Boot, b.At.Boot))
@@ -516,4 +563,15 @@ func (m *Manager) Changed(name lock.Name, token lock.Token) (files int, last loc
 		return is.files, is.last
 	}
 	return 0, ""
+}
+
+// Client returns the session of the client for which a session of the manager holds a lock; other sessions, and those of locks from before a
+// restart, are their own.
+func (m *Manager) Client(id lock.SessionID) lock.SessionID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.grants[id]; g != nil && g.client != 0 {
+		return g.client
+	}
+	return id
 }

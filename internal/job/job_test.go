@@ -544,7 +544,7 @@ func TestNewRulesForgetThatJobsHaveNotLooked(t *testing.T) {
 	s := newServer(t)
 	s.run("b", "1/x")
 	s.pass(4 * time.Second)
-	s.rule.Turn++
+	s.rule.Session = true
 	s.jobs.SetRules(job.NewRules(s.rules, []job.Rule{s.rule}))
 	s.run("b", "1/x")
 	s.pass(4 * time.Second)
@@ -633,7 +633,7 @@ func TestTheJobOfALockMayTakeAndReleaseIt(t *testing.T) {
 	s := newServer(t)
 	a, b := s.connect("a"), s.connect("b")
 	a.look("1/x")
-	if mine, err := a.job.Release(t.Context(), "/www/1/.lock"); !mine || err != lock.ErrAutomatic {
+	if mine, err := a.job.Release(t.Context(), "/www/1/.lock"); !mine || err != job.ErrAutomatic {
 		t.Errorf("RMD without MKD: %v, %v", mine, err)
 	}
 	if _, mine := b.job.Take("/www/1/.lock"); mine {

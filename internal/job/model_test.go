@@ -235,7 +235,9 @@ func (m *model) restart() {
 	m.start()
 	now := m.now()
 	m.conns, m.pending, m.jobs, m.changes = nil, nil, make(map[string]*modelJob), make(map[string][]string)
-	m.unknown = now + 10*time.Minute
+	if m.server.table.Granted() {
+		m.unknown = now + 10*time.Minute
+	}
 	for _, site := range []string{"1", "2"} {
 		if h, account := m.holder(site); account != "" {
 			if m.jobs[account] == nil {

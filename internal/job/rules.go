@@ -25,6 +25,11 @@ type Rules struct {
 // NewRules returns the automatic rules among the rules of a table.
 func NewRules(locks *lock.Rules, rules []Rule) *Rules { return &Rules{locks, slices.Clone(rules)} }
 
+// alike reports whether the same sites have the same jobs under other rules.
+func (r *Rules) alike(other *Rules) bool {
+	return r.locks.YieldsAlike(other.locks) && slices.EqualFunc(r.all, other.all, func(a, b Rule) bool { return a.Match == b.Match && a.Session == b.Session })
+}
+
 // siteRule is the rule of one site.
 type siteRule struct {
 	Rule

@@ -13,15 +13,7 @@ type acquisition struct {
 	wake     func()  // nil: the session does not wait
 	waiter   *waiter // the session waits already; nil: a new attempt
 	diskFree bool    // the result of Disk.Free
-	unbars   uint64  // the value of State.unbars before that look
-
-	// With an automatic lock:
-
-	view       *jobView // view of the job; nil: the session sent MKD
-	look       bool     // the job only looks at the path
-	recordOnly bool     // with look: the job neither waits nor gets a turn
-	path       Name     // the path that it looks at or changes
-	sign       Sign
+	unbars   uint64  // the value of State.unbars before that call
 }
 
 // acquire decides whether a session gets a lock now, after its directory is made, after a wait, or not at all.
@@ -93,7 +85,7 @@ func (st *State) checkMayAcquire(a *acquisition, now Instant) error {
 		if rule := st.rules.find(name); rule != nil && rule.contention.Members == MembersAnyone {
 			continue
 		}
-		if _, err := st.releasable(s, name, now); err != nil && err != ErrAutomatic {
+		if _, err := st.releasable(s, name, now); err != nil {
 			return &ProtectedError{Path: a.name, Lock: name, Why: err, Inside: true}
 		}
 	}
@@ -105,13 +97,6 @@ func (st *State) checkMayAcquire(a *acquisition, now Instant) error {
 func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, reason, _ := st.holdOf(s, n.name, now)
 	switch {
-	case h != nil && h.Automatic: // of the session's job
-		out.do(func(st *State) {
-			h.sentMKD, h.turn, h.idleFrom = true, 0, now.Boot
-			st.arm(h)
-		})
-		out.granted = &h.Hold
-		return true
 	case reason == byNonce && n.pins > 0: // wait for the end of a write under the old token
 		out.busy = n.name
 	case reason == byNonce:
@@ -139,7 +124,7 @@ func (st *State) newHold(s *sessionState, name Name, rule *Rule, now Instant) Ho
 	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked, Job: s.job}
 }
 
-// grant gives the session, or its job, the lock. Unless Disk.Free has just succeeded, the disk first makes the directory or checks that
+// grant gives the session the lock. Unless Disk.Free has just succeeded, the disk first makes the directory or checks that
 // the name is free. While something bars the name the outcome is busy.
 func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
 	if out.busy = st.barredBy(a.name); out.busy != "" {
@@ -154,9 +139,6 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 		r.Waited = now.Boot - a.waiter.since
 	}
 	switch {
-	case a.view != nil:
-		r.Hold.Automatic, r.Hold.Asked = true, Asked{}
-		r.view, r.turn = a.view, a.turn(rule, now)
 	case n != nil && len(n.holds) > 0: // shared holds have one directory
 		r.Hold.Shared, r.Hold.Directory = true, n.holds[0].Directory
 	default:
@@ -167,9 +149,6 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 	}
 	out.records = append(out.records, r)
 	out.granted = &out.records[len(out.records)-1].Hold
-	if a.view != nil {
-		st.leaveQueue(a, n, out)
-	}
 }
 
 // freeFor returns how long the lock has been free.
@@ -289,7 +268,7 @@ func (st *State) conflict(a *acquisition, rule *compiledRule, now Instant) waita
 
 // heldAt reports whether the holds of n prevent a grant. One session cannot hold a lock twice.
 func (a *acquisition) heldAt(n *node, rule *compiledRule) bool {
-	return len(n.holds) > 0 && (a.view != nil || !a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)
+	return len(n.holds) > 0 && (!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)
 }
 
 // overLimit returns a refusal if the rule's limit is reached and its count does not include the name.
@@ -306,24 +285,13 @@ func (st *State) overLimit(a *acquisition, rule *compiledRule, n *node) waitable
 // enqueue puts the session into the queue for the lock. It returns false if the session cannot wait.
 func (st *State) enqueue(a *acquisition, rule *compiledRule, now Instant, out *outcome) bool {
 	s, wait := a.session, rule.contention.Wait
-	if a.view == nil && s.settings.waits {
+	if s.settings.waits {
 		wait = s.settings.wait
 	}
-	own := a.view == nil && s.holds[a.name] != nil // a session never waits for itself
+	own := s.holds[a.name] != nil // a session never waits for itself
 	if a.wake == nil || wait <= 0 || own {
 		return false
 	}
-	w := &waiter{
-		node: &node{name: a.name}, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake,
-		view: a.view, look: a.look, path: a.path,
-	}
-	if n := st.nodes[a.name]; n != nil && a.look {
-		for _, other := range n.queue { // the looks of a job wait until the same time
-			if other.view == a.view && other.look {
-				w.until = other.until
-			}
-		}
-	}
-	out.queue(w)
+	out.queue(&waiter{node: &node{name: a.name}, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake})
 	return true
 }

@@ -9,30 +9,24 @@ import (
 type actReason uint8
 
 const (
-	stranger       actReason = iota
-	byAccount                // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
-	byAutomaticJob           // under an automatic rule, the same job
-	byNonce                  // the same account and nonce on another connection
-	bySession                // it acquired it
+	stranger  actReason = iota
+	byAccount           // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
+	byNonce             // the same account and nonce on another connection
+	bySession           // it acquired it
 )
 
-// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or, under an automatic rule, it belongs to the same
-// job; or it has the same account and nonce; or the acquiring session has ended, this session never lost a hold of the name, and the
+// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and nonce; or the acquiring session has ended, this session never lost a hold of the name, and the
 // account is the same, with release = address also the address. holdOf returns bySession itself, without a search.
 func (s *sessionState) reasonFor(h *liveHold) actReason {
 	o := h.Owner
 	switch {
 	case s.closed:
 		return stranger
-	case h.session == s && !h.Automatic:
+	case h.session == s:
 		return bySession
 	case s.adoptsJob(h):
 		return byNonce
 	case s.job || h.Job:
-		return stranger
-	case h.view != nil && (h.view.job == s.clientJob || h.view.job == s.ownJob):
-		return byAutomaticJob
-	case h.Automatic:
 		return stranger
 	case o.Account != s.owner.Account:
 		return stranger
@@ -111,7 +105,7 @@ func (st *State) holdOf(s *sessionState, name Name, now Instant) (best *liveHold
 	if s.closed {
 		return nil, stranger, ErrEnded
 	}
-	if own := s.holds[name]; own != nil && !own.Automatic { // saves a search among many holds
+	if own := s.holds[name]; own != nil { // saves a search among many holds
 		return own, bySession, nil
 	}
 	var holds []*liveHold
@@ -137,18 +131,15 @@ func (st *State) holdOf(s *sessionState, name Name, now Instant) (best *liveHold
 	return nil, stranger, &NotYoursError{Name: name, Holder: h.Owner, Held: max(0, now.Boot-h.Acquired.Boot), Elsewhere: elsewhere}
 }
 
-// releasable returns the hold of the name that the session may release. The errors are those of holdOf and ErrAutomatic.
+// releasable returns the hold of the name that the session may release. The errors are those of holdOf.
 func (st *State) releasable(s *sessionState, name Name, now Instant) (*liveHold, error) {
 	h, _, err := st.holdOf(s, name, now)
 	n := st.nodes[name]
-	if err == nil && h.Automatic && !h.sentMKD {
-		return nil, ErrAutomatic
-	}
 	if err == nil || n == nil || s.closed || s.hasLost(name) {
 		return h, err
 	}
 	for _, h := range n.holds {
-		if h.Automatic {
+		if h.Job {
 			break
 		}
 		if h.Rule.Release == ReleaseAnyone || st.sameProgram(s, h) {

@@ -20,8 +20,7 @@ func (st *State) apply(r *Record) {
 		st.applyEnded(r)
 	case Changed:
 		st.applyChanged(r)
-	case Published:
-		st.applyPublished(r)
+	case Published: // changes no hold
 	default:
 		r.mutate(st)
 	}
@@ -58,7 +57,6 @@ func (st *State) applyGranted(r *Record) {
 	n.holds = append(n.holds, h)
 	n.blocked, n.delay = nil, 0
 	st.link(h)
-	st.applyJobGranted(h, r)
 	st.recount(n)
 	st.arm(h)
 	if w := r.waiter; w != nil {
@@ -79,9 +77,8 @@ func (st *State) applyEnded(r *Record) {
 		st.unbar(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
-	st.applyJobEnded(h, r)
 	if r.takesAway() {
-		if !h.session.closed && !h.Automatic {
+		if !h.session.closed {
 			h.session.noteLoss(r, note)
 			st.losers[h.session] = struct{}{}
 		}
@@ -223,13 +220,9 @@ func withoutWaiter(waiters []*waiter, w *waiter) []*waiter {
 func (st *State) applyClosed(s *sessionState, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
 	for w := range s.waiters {
-		if w.view != nil && !w.look && w.view.refused == nil { // the rest of the job is refused, too
-			w.view.refuse(st.jobConflict(w.acquisition(), nil), s.owner, at)
-		}
 		st.applyUnqueued(w, ErrEnded)
 	}
 	delete(st.losers, s)
-	st.depart(s, at.Boot)
 	if len(s.holds) == 0 {
 		delete(st.sessions, s.owner.Session)
 		return

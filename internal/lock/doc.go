@@ -15,7 +15,7 @@
 // lock's age does not notice the loss of the lock; it can compare tokens.
 //
 // Start reading at [State] in state.go. A decision reads the State, changes nothing, and returns an outcome: a list of records and a
-// reply. acquire.go and automatic.go decide grants, release.go decides ends, guard.go changes of files, next.go those that become due.
+// reply. acquire.go decides grants, release.go decides ends, guard.go changes of files, next.go those that become due.
 // apply.go changes the State. Then read table.go: it makes a decision, applies it and appends it to the log in one step, and serves
 // the queues (serve.go). The rest of the server calls the methods of [Session] in session.go, writing.go, jobs.go and automatic_table.go.
 // docs/design.md has an overview.

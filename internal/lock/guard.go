@@ -115,7 +115,7 @@ func (st *State) usableHold(s *sessionState, w Write, name Name, inside bool, no
 		began, token = w.Permit.Around, w.Permit.AroundToken
 	}
 	h, reason, err := st.holdOf(s, name, now)
-	if err == nil && !inside && reason < byAutomaticJob {
+	if err == nil && !inside && reason < byNonce {
 		if rule := st.rules.find(name); rule == nil || rule.protection.WriteAs != WriteAsAccount {
 			err = errOtherJob
 		}

@@ -1,6 +1,9 @@
 package lock
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // OpenJob begins a session of the server that holds locks for a job, see package job. Its holds differ from those of clients:
 //
@@ -10,6 +13,13 @@ import "context"
 //   - After the end of the session, a session of OpenJob adopts them if it has the same account and nonce, or without a nonce the same
 //     account and address. So a job continues after a restart.
 func (t *Table) OpenJob(o Owner) *Session { return t.open(&sessionState{owner: o, job: true}) }
+
+// Granted reports whether any lock was ever granted, also before the start.
+func (t *Table) Granted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.st.last > 0
+}
 
 // EndAt makes the session's hold of the name end at the time at the latest, with the cause. It replaces the time of an earlier call; 0
 // removes it. EndAt reports whether the session holds the name.
@@ -73,6 +83,41 @@ func (r *Rules) Yielding(path Name) (lock Name) {
 		}
 	}
 	return ""
+}
+
+// Yields reports whether any rule yields or advises.
+func (r *Rules) Yields() bool { return len(r.yieldingPatterns) > 0 }
+
+// YieldsAlike reports whether the same locks protect the same paths by rules that yield, and by those that only advise.
+func (r *Rules) YieldsAlike(other *Rules) bool {
+	return slices.EqualFunc(r.yieldingPatterns, other.yieldingPatterns, func(a, b *pattern) bool {
+		return a.rule.holdRule.Match == b.rule.holdRule.Match && a.rule.protection.Advises == b.rule.protection.Advises && slices.Equal(a.parts, b.parts)
+	})
+}
+
+// YieldingTree returns the lock of a rule that yields and protects all paths at and below a directory; "" if there is none, or if another
+// rule may protect a path there.
+func (r *Rules) YieldingTree(dir Name) (lock Name) {
+	for _, p := range r.yieldingPatterns {
+		if last := p.parts[len(p.parts)-1]; last.kind == partDeep {
+			p.names(dir, func(n Name) {
+				if r.find(n) == p.rule {
+					lock = n
+				}
+			})
+		}
+	}
+	for _, p := range r.protectedPatterns {
+		if lock != "" && !p.rule.protection.Yields && (p.protects(r, dir) || p.below(dir)) {
+			return ""
+		}
+	}
+	return lock
+}
+
+// YieldingRoot reports whether a path has a lock of a rule that yields and its parent directory has none.
+func (r *Rules) YieldingRoot(path Name) bool {
+	return len(r.yieldingPatterns) > 0 && r.Yielding(path) != "" && r.Yielding(path.Parent()) == ""
 }
 
 // protects reports whether a lock of the pattern protects the path, or may.

@@ -43,7 +43,7 @@ func (l *memoryLog) Append(records []Record) Position {
 		if r.Kind == 0 {
 			panic("a volatile record in the log")
 		}
-		r.claim, r.waiter, r.view, r.turn = nil, nil, nil, 0
+		r.claim, r.waiter = nil, nil
 		l.records = append(l.records, r)
 	}
 	return Position(len(l.records))

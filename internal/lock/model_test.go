@@ -45,27 +45,18 @@ type model struct {
 	holds    map[Token]Hold  // those that stand, by the records
 	adopted  map[Token]Hold  // the last hold with a client that a hold was adopted from, by its token
 	undone   map[Token]bool  // holds whose client did not receive the grant
-
-	// Of automatic locks:
-
-	jobs      map[string]*modelJob
-	changes   map[Name][]string // the jobs that changed a site, in order
-	asked     map[*waiter]asked // looks and changes that wait
-	visits    int               // how often jobs visit sites, from 0 to 3
-	used      map[Token]bool    // tokens under which the job changed something, or sent MKD
-	published []Hold            // those under which files were changed
 }
 
-var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3", "/w/1/.k", "/v/1/.k"}
+var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3"}
 
 func modelRules() [][]Rule {
 	limited := func(match string, age time.Duration) []Rule {
-		return append(automaticRules(age), []Rule{
+		return []Rule{
 			{Match: "/l/g", MaxIdle: 40 * time.Second, MaxAge: 5 * time.Minute, OnDisconnect: ReleaseOnDisconnect, Grace: 5 * time.Second, Contention: &Contention{Wait: 20 * time.Second}},
 			{Match: "/l/**", MaxAge: age, Contention: &Contention{Wait: 15 * time.Second}},
 			{Match: "/s/*", MaxAge: age, LockDelay: 3 * time.Second, Contention: &Contention{Shared: []string{"reader"}, Wait: 30 * time.Second}},
 			{Match: match, MaxIdle: time.Minute, Contention: &Contention{Limit: 2, Wait: 25 * time.Second}},
-		}...)
+		}
 	}
 	return [][]Rule{limited("/p/*", 2*time.Minute), limited("/p/?", time.Minute)}
 }
@@ -89,9 +80,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
 		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
 		undone: make(map[Token]bool),
-		jobs:   make(map[string]*modelJob), changes: make(map[Name][]string), asked: make(map[*waiter]asked), used: make(map[Token]bool),
 	}
-	m.visits = m.random.IntN(4)
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
 	table, err := NewTable(context.Background(), Options{
 		Log: m.log, Clock: m.clock, Rules: mustRules(m.rules[0]...), Observe: m.observe,
@@ -130,7 +119,6 @@ func (m *model) fail(format string, args ...any) {
 // observe checks each record in its order.
 func (m *model) observe(r *Record) {
 	m.note("  record kind %d %s %s token %d replaces %d %s", r.Kind, r.Cause, r.Hold.Name, r.Hold.Token, r.Replaces, r.Hold.Owner)
-	m.observeAutomatic(r)
 	switch {
 	case r.Kind == Granted && r.Cause != CauseRestore:
 		if r.Hold.Token <= m.last {
@@ -169,16 +157,10 @@ func (m *model) observe(r *Record) {
 		delete(m.holds, r.Hold.Token)
 	}
 	if w := r.waiter; r.Kind == Granted && w != nil {
-		ticket := w.ticket
-		for _, other := range w.node.queue {
-			if w.view != nil && other.view == w.view { // a job has the place of its first session
-				ticket = min(ticket, other.ticket)
-			}
-		}
-		if ticket <= m.next[r.Hold.Name] {
+		if w.ticket <= m.next[r.Hold.Name] {
 			m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
 		}
-		m.next[r.Hold.Name] = ticket
+		m.next[r.Hold.Name] = w.ticket
 	}
 	for _, pin := range m.pins {
 		if slices.Contains(pin.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
@@ -248,8 +230,6 @@ func (m *model) step() {
 	switch dice := m.random.IntN(100); {
 	case dice < 8 || len(m.sessions) == 0:
 		m.open()
-	case dice < 36 && m.random.IntN(4) < m.visits:
-		m.visitSite(m.random.IntN(2) == 0)
 	case dice < 36:
 		m.acquire()
 	case dice < 50:
@@ -289,13 +269,14 @@ func (m *model) step() {
 		i := m.random.IntN(len(m.waiting))
 		m.note("withdraw %s", m.waiting[i].waiter.node.name)
 		m.waiting[i].Withdraw()
-		m.over(m.waiting[i].waiter)
 		m.waiting = slices.Delete(m.waiting, i, i+1)
 	case dice < 89:
 		name := m.name()
 		m.try(func(now Instant, out *outcome) { m.table.st.renew(m.session().s, name, now, out) })
 	case dice < 90:
-		m.rename(m.session(), []string{"", "job"}[m.random.IntN(2)])
+		s, nonce := m.session(), []string{"", "job"}[m.random.IntN(2)]
+		m.note("%s is now of the nonce %q", s.ID(), nonce)
+		_ = s.SetNonce(nonce)
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
 		if m.random.IntN(50) == 0 {
@@ -333,9 +314,7 @@ func (m *model) open() {
 	case 2:
 		s.SetMaxLocks(2)
 	}
-	m.note("open %s %s", s.ID(), clientName(s.s.owner))
-	m.join(clientName(s.s.owner))
-	m.join(s.ID().String())
+	m.note("open %s %s %q", s.ID(), s.s.owner, s.s.owner.Nonce)
 	m.sessions = append(m.sessions, s)
 }
 
@@ -379,7 +358,6 @@ func (m *model) acquire() {
 			m.fail("%s was granted to %s while %s held it", name, s.ID(), before[0].Owner)
 		}
 		m.undoable = append(m.undoable, r.granted)
-		m.used[r.granted.Token] = true
 	}
 }
 
@@ -425,8 +403,6 @@ func (m *model) close() {
 	m.note("close %s", s.ID())
 	m.table.do(func(st *State, now Instant) { st.applyClosed(s.s, now) })
 	m.table.armHolds(s.s)
-	m.leave(clientName(s.s.owner))
-	m.leave(s.ID().String())
 	m.waiting = slices.DeleteFunc(m.waiting, m.isOver)
 }
 
@@ -501,12 +477,7 @@ func (m *model) settle() {
 }
 
 // isOver reports whether a session no longer waits.
-func (m *model) isOver(w *Waiting) bool {
-	if w.waiter.done {
-		m.over(w.waiter)
-	}
-	return w.waiter.done
-}
+func (m *model) isOver(w *Waiting) bool { return w.waiter.done }
 
 // check compares the state with its invariants.
 func (m *model) check() {
@@ -601,7 +572,6 @@ func (m *model) check() {
 	if c := m.table.Count(); c != (Count{holds, waiting}) {
 		m.fail("counted %+v, there are %d holds and %d waiting", c, holds, waiting)
 	}
-	m.checkAutomatic()
 	m.checkReplay()
 }
 

@@ -34,7 +34,7 @@ func (h *Hold) MaxAge() time.Duration { return shorterLimit(h.Rule.MaxAge, h.Ask
 
 // Grace returns how long after its connection the hold ends; false if it outlives that.
 func (h *Hold) Grace() (time.Duration, bool) {
-	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect || h.Automatic || h.Job
+	byRule := h.Rule.OnDisconnect == ReleaseOnDisconnect || h.Job
 	switch {
 	case byRule && h.Asked.Release:
 		return min(h.Rule.Grace, h.Asked.Grace), true
@@ -56,9 +56,7 @@ func (h *Hold) tooOld() Time {
 func (h *liveHold) graceEnd() Time {
 	grace, ends := h.Grace()
 	switch {
-	case h.Automatic && h.view.job.open == 0:
-		return later(h.view.job.ended, grace)
-	case !h.Automatic && ends && h.session.closed:
+	case ends && h.session.closed:
 		return later(h.session.closedAt, grace)
 	}
 	return never
@@ -69,8 +67,6 @@ func (h *liveHold) latest() (at Time, why Cause) {
 	switch age, grace := h.tooOld(), h.graceEnd(); {
 	case h.unacknowledged:
 		return 0, CauseUndeliver
-	case h.turn != 0 && h.turn < min(age, grace):
-		return h.turn, CauseUnused
 	case h.endAt != 0 && h.endAt <= min(age, grace):
 		return h.endAt, h.endCause
 	case grace < age:
@@ -94,9 +90,6 @@ func (h *liveHold) deadline(now Time) (at Time, why Cause) {
 // alive returns the moment of the last sign of life of the hold.
 func (h *liveHold) alive(now Time) Time {
 	s := h.session
-	if h.Automatic {
-		return h.idleFrom
-	}
 	if !s.closed && s.commands.Load() > 0 {
 		return now
 	}
@@ -109,7 +102,7 @@ func (h *liveHold) expired(now Time) bool {
 	return at <= now
 }
 
-// effectiveDeadline is deadline, or groupDeadline for a hold with members. It visits the members only if the hold would have expired without them, and
+// effectiveDeadline is deadline, or groupDeadline for a hold with members. It reads the members only if the hold would have expired without them, and
 // not again for a second.
 func (h *liveHold) effectiveDeadline(now Time) (at Time, why Cause) {
 	at, why = h.deadline(now)
@@ -260,13 +253,13 @@ func (n *node) openBelow() (open bool) {
 	return open
 }
 
-func (n *node) eachBelow(visit func(*liveHold)) {
+func (n *node) eachBelow(do func(*liveHold)) {
 	for _, c := range n.children {
 		for _, h := range c.holds {
-			visit(h)
+			do(h)
 		}
 		if c.below > 0 {
-			c.eachBelow(visit)
+			c.eachBelow(do)
 		}
 	}
 }
@@ -279,10 +272,6 @@ func (st *State) timeOut(w *waiter, now Instant, out *outcome) {
 	case w.claim != nil && w.claim.begun:
 		out.setAlarm(&w.alarm, now.Boot+retryAfter)
 	default:
-		if w.view != nil {
-			st.endJobWait(w, nil, now, out)
-			return
-		}
 		out.unqueue(w, st.timeoutError(w, now))
 	}
 }
@@ -308,13 +297,9 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 		return false
 	}
 	w := n.queue[0]
-	a := w.acquisition()
+	a := &acquisition{session: w.session, name: n.name, waiter: w}
 	rule := st.rules.find(n.name)
-	switch {
-	case w.view != nil && (rule == nil || rule.automatic == nil || rule.automatic.Report): // a reload has ended the automatic locking of the name
-		out.unqueue(w, nil)
-		return true
-	case rule == nil:
+	if rule == nil {
 		out.unqueue(w, ErrNoRule)
 		return true
 	}
@@ -326,10 +311,6 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	}
 	if st.barredBy(n.name) != "" {
 		return false
-	}
-	if w.view != nil {
-		st.handOverJob(w, rule, now, out)
-		return true
 	}
 	if err := st.checkMayAcquire(a, now); err != nil {
 		out.unqueue(w, err)

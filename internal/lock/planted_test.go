@@ -15,7 +15,7 @@ var modelBugs = flag.Int("model.bugs", 3, "so many of the planted bugs, drawn at
 
 // planted are bugs that the model test must find: the text in a file, and what replaces it.
 var planted = []struct{ name, file, is, becomes string }{
-	{"a second exclusive hold", "acquire.go", "(a.view != nil || !a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
+	{"a second exclusive hold", "acquire.go", "(!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
 	{"a token is given twice", "apply.go", "st.last = max(st.last, h.Token)", "st.last = st.last + 0"},
 	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.waiter {", "if false {"},
 	{"the limit is not counted down", "index.go", "p.taken--", "p.taken += 0"},
@@ -38,18 +38,6 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a session that waits too long stays", "next.go", "out.unqueue(w, st.timeoutError(w, now))", "out.setAlarm(&w.alarm, never)"},
 	{"an account is not counted down", "index.go", "a.holds--\n", ""},
 	{"a hold that is too old stands", "next.go", "return later(h.Renewed.Boot, age)", "return later(h.Renewed.Boot, 2*age)"},
-	{"a job overwrites changes made since its look", "automatic.go", "if !known || c.token <= base {", "if true {"},
-	{"a refused job changes files", "automatic.go", "case v.refused != nil:", "case false:"},
-	{"a job that is refused while it waits gets the lock", "automatic.go", "case w.view.refused != nil:", "case false:"},
-	{"a waiting look of a job hides its change", "automatic.go", "other.view == w.view && !other.look", "false"},
-	{"a look during a suspension does not count", "automatic_table.go", "a.recordOnly = true", "return nil"},
-	{"the turn of a job ends though it changes files", "automatic.go", "v.active, h.turn, h.idleFrom = now.Boot, 0, now.Boot", "v.active, h.idleFrom = now.Boot, now.Boot"},
-	{"an automatic lock ends with one of its connections", "next.go", "case h.Automatic && h.view.job.open == 0:", "case h.Automatic:"},
-	{"an automatic lock outlives its job", "next.go", "return later(h.view.job.ended, grace)", "return later(h.view.job.ended, 2*grace)"},
-	{"RMD ends an automatic lock", "acting.go", "if err == nil && h.Automatic && !h.sentMKD {", "if false {"},
-	{"a second record of an upload hides later changes", "automatic_apply.go", " || r.Note == NoteUnconfirmed", ""},
-	{"a late holder by MKD overwrites changes", "automatic_apply.go", "v = st.viewOf(h.session, h.Name, rule, r.At.Boot)", "v = nil"},
-	{"a session keeps the automatic lock of its earlier job", "acting.go", "own != nil && !own.Automatic", "own != nil"},
 }
 
 // TestModelFindsPlantedBugs shows that the model test can fail: it builds the package with one of the bugs at a time.

@@ -271,20 +271,6 @@ func TestTheRefusalBelowALostLockNamesItsEnd(t *testing.T) {
 	}
 }
 
-// A job holds an automatic lock, which RMD does not release, and acquires a lock below it.
-func TestAJobAcquiresLocksBelowItsAutomaticLock(t *testing.T) {
-	s := newScene(t,
-		lock.Rule{Match: "/data/*", Protection: &lock.Protection{Paths: []string{"/data/$1/*.txt"}}, Automatic: &lock.Automatic{}},
-		lock.Rule{Match: "/data/*/x_lock"})
-	a := s.open("a")
-	if _, err := a.Change(s.ctx, "/data/a/f.txt", lock.NoSign, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.refused(s.open("b"), "/data/a/x_lock", lock.ErrNotYours)
-	s.acquire(a, "/data/a/x_lock")
-	s.release(a, "/data/a", lock.ErrAutomatic)
-}
-
 func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s := newScene(t,
 		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/*"})

@@ -232,3 +232,20 @@ func FuzzGuards(f *testing.F) {
 		}
 	})
 }
+
+func TestProtectedByNamesPaths(t *testing.T) {
+	for _, c := range []struct{ match, protects, name, want string }{
+		{"**/*_lock", "$1/$2.tsv", "/a/b/phone_lock", "/a/b/phone.tsv"},
+		{"**/*_lock", "$1/$2.tsv", "/phone_lock", "/phone.tsv"},
+		{"/sites/*/.lock", "/sites/$1/**", "/sites/one/.lock", "/sites/one/**"},
+		{"/www/.lock", "/www/*.html", "/www/.lock", "/www/*.html"},
+	} {
+		rules, err := lock.NewRules([]lock.Rule{{Match: c.match, Protection: &lock.Protection{Paths: []string{c.protects}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rules.ProtectedBy(lock.Name(c.name)); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s protects %q, want %s", c.name, got, c.want)
+		}
+	}
+}

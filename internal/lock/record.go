@@ -9,12 +9,10 @@ type Hold struct {
 	Owner    Owner
 	Acquired Instant // time of the grant
 	Renewed  Instant // start of its age; Acquired at first
-	// Automatic is set if the first look or change of a job acquired it, see [Automatic].
-	Automatic bool
-	Job       bool // a session of OpenJob acquired it
-	Shared    bool // other shared holds of the name may stand at the same time
+	Job      bool    // a session of OpenJob acquired it
+	Shared   bool    // other shared holds of the name may stand at the same time
 	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, does not
-	// change, and has no Contention, no Protection and no Automatic.
+	// change, and has no Contention, and no Protection.
 	Rule  *Rule
 	Asked Asked // limits that its client set
 	// Directory identifies the lock's directory; zero while it has none.
@@ -64,11 +62,11 @@ const (
 	CauseUndeliver  Cause = "undelivered"  // the client did not receive the 257
 	CauseHostGone   Cause = "host-removed" // a program on the host removed its directory
 	CausePublish    Cause = "publish"
-	CauseUnused     Cause = "unused" // the look of a job acquired it, and the job changed nothing in its turn
+	CauseUnused     Cause = "unused" // a session of OpenJob acquired it, and its job did not need it
 
 	// Causes of records of the kind Published without a change of a file.
 
-	CauseRefuse  Cause = "refuse"   // a job was refused, see [JobError]; File has the path of its first change
+	CauseRefuse  Cause = "refuse"   // a job was refused, see package job; File has the path of its first change
 	CauseTwoRuns Cause = "two-runs" // two programs seem to run as one job
 	CauseProtect Cause = "protect"  // a change of a protected file was refused; Note has the reason
 	CauseDiscard Cause = "discard"  // an upload of a protected file was discarded; Note has the reason
@@ -105,8 +103,6 @@ type Record struct {
 	mutate func(*State) // without a kind: the change
 	claim  *claim       // of Granted: the claim that it fulfils; nil: none
 	waiter *waiter      // the waiter to wake; of Granted, its waiting is over
-	view   *jobView     // of an automatic grant: the view of the job
-	turn   Time         // with view: end of the turn of a job that only looks; 0: it changes files
 }
 
 // isChange reports whether the record is a change of a hold or a file.
@@ -130,12 +126,11 @@ type Entry struct {
 	Held  time.Duration // of an end: age of the hold
 	Note  string
 	File  *Publication // of a publication
-	// Automatic is set for the grant of an automatic lock.
-	Automatic bool
+	Job   bool         // the hold has Job set
 }
 
 // Concerns reports whether the entry belongs to the history of a lock, a file or a directory. The history of a directory has the
-// publications and the automatic locks in it.
+// publications and the locks of jobs in it.
 func (e *Entry) Concerns(name Name) bool {
-	return e.Name == name || e.File != nil && e.File.Path.Within(name) || e.Automatic && e.Name.Within(name)
+	return e.Name == name || e.File != nil && e.File.Path.Within(name) || e.Job && e.Name.Within(name)
 }

@@ -155,7 +155,7 @@ func (st *State) renewHold(h *liveHold, by Owner, now Instant, out *outcome) {
 func (st *State) addDirectory(s *sessionState, name Name, out *outcome) {
 	n := st.nodes[name]
 	switch {
-	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}) || n.holds[0].Automatic || n.holds[0].Job:
+	case n == nil || len(n.holds) == 0 || n.holds[0].Directory != (DirectoryID{}) || n.holds[0].Job:
 	case n.claim != nil:
 		out.busy = name
 	default:

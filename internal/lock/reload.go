@@ -6,7 +6,7 @@ import (
 )
 
 // SetRules replaces the rules. When it returns, all held locks follow the new rules, so the next Expire ends locks that are too old now.
-// Limits that clients set stay. A held lock without a new rule keeps its old one. SetRules visits a few names at a time, so that other
+// Limits that clients set stay. A held lock without a new rule keeps its old one. SetRules changes a few names at a time, so that other
 // callers wait only shortly; grants under a limit wait for its end.
 func (t *Table) SetRules(rules *Rules) {
 	t.reload.Lock()
@@ -23,9 +23,6 @@ const followBatch = 64
 
 // applyRules makes all decisions use the rules. Holds and limits follow name by name, see follow.
 func (st *State) applyRules(rules *Rules, at Instant) {
-	if !slices.EqualFunc(rules.automaticPatterns, st.rules.automaticPatterns, (*pattern).sameLock) { // no view has earlier looks of running jobs
-		st.floor = floor{until: later(at.Boot, rememberJob)}
-	}
 	st.rules, st.reloading = rules, true
 	st.pools = make(map[poolKey]*pool)
 }

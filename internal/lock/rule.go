@@ -37,7 +37,6 @@ type Rule struct {
 	Release      ReleasePolicy // "" is ReleaseAddress
 	AllowCwd     bool          // every session may change into the lock directory
 	Protection   *Protection   // the files that only the holder may change; nil: none. Never set in a Hold
-	Automatic    *Automatic    // jobs acquire the lock by their changes; nil: they do not. Never set in a Hold
 	Contention   *Contention   // for clients that try to acquire it while it is held; nil: the defaults. Never set in a Hold
 }
 
@@ -45,7 +44,7 @@ type Rule struct {
 type Protection struct {
 	// Paths are patterns for paths of the served tree that only a lock's holder may change: globs, in which $1,
 	// $2, ... stand for the text that the wildcards of Match matched, taken literally. Each pattern has all of them, so that a
-	// path leads to its locks without a look at the holds. The $n of a ** is an element of its own; where it is
+	// path alone leads to its locks. The $n of a ** is an element of its own; where it is
 	// empty, that element is left out.
 	Paths []string
 	// WriteAs names the sessions that change them under the hold of a session that has ended.

@@ -14,7 +14,6 @@ import (
 type Rules struct {
 	rules             []*compiledRule
 	protectedPatterns []*pattern // protected paths, in the order of the rules
-	automaticPatterns []*pattern // paths of automatic rules, including rules that only report, and the directories that contain these paths
 	yieldingPatterns  []*pattern // paths of rules that yield, including rules that only advise, and the directories that contain these paths
 	prefixes          []Name
 	prefixSet         map[Name]struct{} // prefixes as a set
@@ -23,11 +22,10 @@ type Rules struct {
 
 // compiledRule is a rule, ready for use. It never changes.
 type compiledRule struct {
-	holdRule   Rule // without Contention, Protection and Automatic, as in a Hold
+	holdRule   Rule // without Contention and Protection, as in a Hold
 	glob       nameGlob
 	contention Contention // with its defaults
 	protection Protection
-	automatic  *Automatic
 }
 
 // NewRules compiles rules and fills in defaults. It returns all errors at once, each with the number and the match of its rule. It checks
@@ -43,8 +41,8 @@ func NewRules(rules []Rule) (*Rules, error) {
 			errs = append(errs, ruleError(i, rule, err))
 			continue
 		}
-		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone(), automatic: rule.Automatic}
-		rule.Contention, rule.Protection, rule.Automatic = nil, nil, nil
+		c := &compiledRule{glob: glob, contention: contentionOf(rule), protection: rule.Protection.clone()}
+		rule.Contention, rule.Protection = nil, nil
 		c.holdRule = rule
 		r.rules = append(r.rules, c)
 		r.limited = r.limited || c.contention.Limit > 0
@@ -56,7 +54,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 		}
 	}
 	errs = append(errs, r.compileProtected(rules)...)
-	errs = append(errs, r.compileAutomatic()...)
+	errs = append(errs, r.ambiguityErrors()...)
 	r.compileYielding()
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -93,7 +91,7 @@ func (r *Rules) isPrefix(n Name) bool {
 	return ok
 }
 
-// For returns the first rule that matches the name, without Contention, Protection and Automatic. It returns false if none does, for "/",
+// For returns the first rule that matches the name, without Contention and Protection. It returns false if none does, for "/",
 // and for fixed prefixes.
 func (r *Rules) For(n Name) (Rule, bool) {
 	rule := r.find(n)

@@ -18,7 +18,7 @@ type Session struct {
 // maxNonce is the length of the longest nonce.
 const maxNonce = 128
 
-// goneTimeout bounds the look at the directory of a lock that is about to be refused.
+// goneTimeout bounds the check of the directory of a lock that is about to be refused.
 const goneTimeout = 100 * time.Millisecond
 
 // Open begins a session with the account, address and nonce of o and a new id. Close ends it.
@@ -31,7 +31,6 @@ func (t *Table) open(s *sessionState) *Session {
 		s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now
 		s.lastActivity.Store(int64(now.Boot))
 		st.sessions[s.owner.Session] = s
-		st.join(s, now.Boot)
 	})
 	return &Session{table: t, id: s.owner.Session, s: s}
 }
@@ -55,7 +54,7 @@ func (s *Session) SetNonce(nonce string) error {
 	if strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("the word has a character that is not visible ASCII")
 	}
-	s.table.do(func(st *State, now Instant) { st.applyNonce(s.s, nonce, now.Boot) })
+	s.table.do(func(*State, Instant) { s.s.owner.Nonce = nonce })
 	return nil
 }
 
@@ -112,7 +111,6 @@ func (s *Session) Work() {
 	defer t.mu.Unlock()
 	now := t.clock.Now().Boot
 	s.s.worked = now
-	s.s.eachView(func(v *jobView) { v.active = now })
 	a := t.st.accounts[s.s.owner.Account]
 	if a == nil || a.ended == 0 || s.s.closed {
 		return
@@ -123,7 +121,7 @@ func (s *Session) Work() {
 			continue
 		}
 		for _, h := range ended.holds {
-			if h.Rule.MaxIdle > 0 && !h.Automatic && (s.s.sameNonce(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
+			if h.Rule.MaxIdle > 0 && !h.Job && (s.s.sameNonce(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
 				h.idleFrom = now
 			}
 			t.walkLocked(&steps)
@@ -149,12 +147,12 @@ func (s *Session) Work() {
 // The name is claimed while the disk makes the directory. The grant follows.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
 	t := s.table
-	for looked := false; ; looked = true {
+	for checked := false; ; checked = true {
 		var r result
 		a := &acquisition{session: s.s, name: n, wake: wake, unbars: t.st.unbars.Load()}
 		a.diskFree = t.disk != nil && t.disk.Free(n)
 		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
-		if held, ok := err.(*HeldError); ok && !looked && held.Name == n && t.endIfHostRemoved(ctx, n) {
+		if held, ok := err.(*HeldError); ok && !checked && held.Name == n && t.endIfHostRemoved(ctx, n) {
 			continue
 		}
 		if err == nil && r.claim != nil {
@@ -256,9 +254,9 @@ func (t *Table) endIfHostRemoved(ctx context.Context, n Name) bool {
 	}
 	h := is.holds[0].Hold
 	t.mu.Unlock()
-	looking, cancel := context.WithTimeout(ctx, goneTimeout)
+	checking, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
-	if gone, err := t.disk.Gone(looking, h); err != nil || !gone {
+	if gone, err := t.disk.Gone(checking, h); err != nil || !gone {
 		return false
 	}
 	_ = t.HostGone(ctx, h) // the next decision finds the result

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/list"
 	"sync/atomic"
 	"time"
 )
@@ -9,7 +8,7 @@ import (
 // Time is a moment on the boot clock of this machine.
 type Time = time.Duration
 
-// State is everything that a decision depends on. Decisions read it; they may add an empty view of a job, which has no effect.
+// State is everything that a decision depends on. Decisions read it.
 // [State.apply] changes it. Beside that, the table itself sets the values of a start, signs of life, alarms, the queues to serve, and the
 // begin of work on a directory. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
@@ -24,14 +23,10 @@ type State struct {
 
 	nodes    map[Name]*node
 	sessions map[SessionID]*sessionState // open sessions, and ended ones with holds
-	jobs     map[jobKey]*job             // jobs of open sessions, and ended ones that automatic locks remember
-	ended    list.List                   // the ended jobs, in the order of their ends
-	sites    map[Name]*site              // automatic locks whose files a job has seen
-	floor    floor
-	accounts map[string]*account // accounts that have had holds or claims
-	pools    map[poolKey]*pool   // the limits that are in use
-	barred   map[Name]int        // number of writes that bar grants at and below a name
-	unbars   atomic.Uint64       // incremented when a bar ends: an earlier look at a directory may be out of date
+	accounts map[string]*account         // accounts that have had holds or claims
+	pools    map[poolKey]*pool           // the limits that are in use
+	barred   map[Name]int                // number of writes that bar grants at and below a name
+	unbars   atomic.Uint64               // incremented when a bar ends: the result of an earlier Disk.Free may be out of date
 	agenda   agenda
 	queues   map[*node]struct{}         // the nodes with queues
 	losers   map[*sessionState]struct{} // open sessions that lost holds
@@ -49,8 +44,6 @@ func newState(rules *Rules, disk bool) *State {
 		rules: rules, disk: disk,
 		nodes:    map[Name]*node{"/": {name: "/"}},
 		sessions: make(map[SessionID]*sessionState),
-		jobs:     make(map[jobKey]*job),
-		sites:    make(map[Name]*site),
 		accounts: make(map[string]*account),
 		pools:    make(map[poolKey]*pool),
 		barred:   make(map[Name]int),
@@ -94,11 +87,8 @@ type liveHold struct {
 	idleFrom       Time           // a sign of life; earlier ones do not count
 	previous       *Hold          // the adopted hold, which an undo restores; nil: none
 	contested      bool           // another session of the same account and address was refused the lock since the grant
-	view           *jobView       // with an automatic rule: the view of the job whose sessions may use the hold; nil: none
-	turn           Time           // with Automatic: end of a turn for a job that has only looked; 0: it has changed files
 	endAt          Time           // of EndAt: it ends at this time at the latest; 0: no such time
 	endCause       Cause          // with endAt: the cause
-	sentMKD        bool           // with Automatic: the job also sent MKD
 	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
 	groupEnd       cachedDeadline // of a group that stands after its own deadline
 	retry          Time           // earliest time of the next attempt after a failed end
@@ -106,7 +96,7 @@ type liveHold struct {
 	alarm          alarm
 }
 
-// cachedDeadline is the deadline of a group, whose computation visits all members. It counts until the time: members may have ended by then.
+// cachedDeadline is the deadline of a group, whose computation reads all members. It counts until the time: members may have ended by then.
 type cachedDeadline struct{ deadline, until Time }
 
 // claim is a change of a lock's directory that is under way. Nothing else changes the name meanwhile.
@@ -121,18 +111,15 @@ type claim struct {
 	expects       int     // with addsDirectory: the number of its records
 }
 
-// waiter is a session in the queue for a lock, or a job that waits there.
+// waiter is a session in the queue for a lock.
 type waiter struct {
 	session *sessionState
 	node    *node
 	since   Time
 	until   Time
-	ticket  uint64   // orders the waiters of several names
-	pool    *pool    // the pool of a rule with a limit; nil: none
-	wake    func()   // called when Waiting.Poll has something to do or return; must not block or use the table
-	view    *jobView // of a job that waits for an automatic lock; nil: the session sent MKD
-	look    bool
-	path    Name
+	ticket  uint64 // orders the waiters of several names
+	pool    *pool  // the pool of a rule with a limit; nil: none
+	wake    func() // called when Waiting.Poll has something to do or return; must not block or use the table
 	alarm   alarm
 
 	claim *claim // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
@@ -147,20 +134,18 @@ type waiter struct {
 
 // sessionState is a client connection that is open, or has ended and still has holds.
 type sessionState struct {
-	owner     Owner
-	network   string // NetworkOf its address
-	clientJob *job   // the job of all sessions of its client; nil: the session ended before a restart
-	ownJob    *job   // the job of this session alone, for rules with job = "session"; nil: none
-	job       bool   // it holds locks for a job, see OpenJob
-	opened    Instant
-	closed    bool
-	closedAt  Time
-	settings  settings
-	holds     map[Name]*liveHold // acquired by this session
-	waiters   map[*waiter]struct{}
-	lost      map[Name]LostError
-	lostMany  bool // it lost more locks than the field lost lists
-	worked    Time // time of its last Work; 0: none
+	owner    Owner
+	network  string // NetworkOf its address
+	job      bool   // it holds locks for a job, see OpenJob
+	opened   Instant
+	closed   bool
+	closedAt Time
+	settings settings
+	holds    map[Name]*liveHold // acquired by this session
+	waiters  map[*waiter]struct{}
+	lost     map[Name]LostError
+	lostMany bool // it lost more locks than the field lost lists
+	worked   Time // time of its last Work; 0: none
 
 	// Signs of life come from other goroutines at any time.
 
@@ -238,7 +223,7 @@ func (n *node) takenWithin() *node {
 }
 
 // lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. The
-// only one below it does not if the session's job holds it automatically, or if its rule only reports.
+// only one below it does not if a session of OpenJob holds it: this one, or any if its rule only advises.
 func (st *State) lockWithin(s *sessionState, name Name) *node {
 	dir := st.nodes[name]
 	n := dir.takenWithin()
@@ -246,13 +231,6 @@ func (st *State) lockWithin(s *sessionState, name Name) *node {
 		return n
 	}
 	if h := n.holds[0]; h.Job && (h.session == s || st.advises(n.name)) {
-		return nil
-	}
-	if !n.holds[0].Automatic {
-		return n
-	}
-	job, rule := n.holds[0].view.job, st.rules.automaticFor(n.name)
-	if job == s.clientJob || job == s.ownJob || rule != nil && rule.automatic.Report {
 		return nil
 	}
 	return n

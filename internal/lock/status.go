@@ -13,8 +13,6 @@ type Status struct {
 	Held    time.Duration // age of the oldest hold
 	Expiry                // of the hold that ends last
 	Members int           // number of taken names below it
-	Files   int           // of an automatic lock: number of changes under the token
-	Last    Name          // of an automatic lock: the last changed file
 	Waiting int           // number of sessions that wait for it; under a limit, for any name of the limit
 }
 
@@ -41,9 +39,6 @@ func (st *State) statusOf(n *node, now Instant) Status {
 		s.Holds = append(s.Holds, h.Hold)
 	}
 	first := n.holds[0]
-	if site := st.sites[n.name]; site != nil && site.changed.token == first.Token {
-		s.Files, s.Last = site.changed.files, site.changed.last
-	}
 	s.Held, s.Expiry = max(now.Boot-first.Acquired.Boot, 0), n.lastExpiry(now)
 	return s
 }
@@ -116,7 +111,8 @@ func (t *Table) HeldWithin(dir Name) bool {
 	return n != nil && (n.taken() || n.below > 0)
 }
 
-// HeldWithin is [Table.HeldWithin], except for one automatic lock below dir that the session's job holds, or whose rule only reports.
+// HeldWithin is [Table.HeldWithin], except for one lock below dir that a session of OpenJob holds: this one, or
+// any if its rule only advises.
 func (s *Session) HeldWithin(dir Name) bool {
 	t := s.table
 	t.mu.Lock()
@@ -163,7 +159,7 @@ func (t *Table) Names() []Name {
 	return t.namesWhere(t.allNodes, func(n *node) bool { return len(n.holds) > 0 })
 }
 
-// Children returns the sorted names of the held locks directly below dir, without automatic ones. Its cost grows with the number of names
+// Children returns the sorted names of the held locks directly below dir, without those of jobs. Its cost grows with the number of names
 // there, not with that of all locks.
 func (t *Table) Children(dir Name) []Name {
 	below := func() map[Name]*node {
@@ -172,7 +168,7 @@ func (t *Table) Children(dir Name) []Name {
 		}
 		return nil
 	}
-	return t.namesWhere(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Automatic && !n.holds[0].Job })
+	return t.namesWhere(below, func(n *node) bool { return len(n.holds) > 0 && !n.holds[0].Job })
 }
 
 // All returns all held locks, sorted by name, each as it was at some moment of the call.

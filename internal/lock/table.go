@@ -84,9 +84,6 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t.start, t.st.last = loaded.Start, loaded.Last
 	now := o.Clock.Exact()
-	if loaded.Last > 0 { // jobs may have looked before the start
-		t.st.floor.until = later(now.Boot, rememberJob)
-	}
 	for _, h := range loaded.Holds {
 		if rule := o.Rules.find(h.Name); rule != nil {
 			h.Rule = &rule.holdRule
@@ -108,7 +105,7 @@ func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 		return nil
 	}
 	for _, h := range holds {
-		if h.Automatic || h.Job { // it never has a directory
+		if h.Job { // it never has a directory
 			continue
 		}
 		id, gone, err := t.disk.Restore(ctx, h)
@@ -198,7 +195,7 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 			r.granted = *out.granted
 		}
 		t.commitLocked(out)
-		r.end = t.appended // also without a record of its own: the hold may come from a look, which does not wait for the log
+		r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
 		t.settleLocked(now)
 		after := t.appended
 		t.mu.Unlock()

@@ -241,20 +241,6 @@ func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
 	refusals(lock.ErrUncertain)
 }
 
-// A look does not wait for the log. The MKD of its job does, before it returns the lock.
-func TestMkdOfAnAutomaticLockWaitsForItsRecord(t *testing.T) {
-	log := &unwritten{Memory: locktest.NewMemory()}
-	table := newTable(t, lock.Options{Log: log}, site(2*time.Second))
-	s := table.Open(lock.Owner{Account: "a", Address: "10.0.0.1"})
-	log.fails.Store(true)
-	if w := s.Look(t.Context(), "/www/a/x", lock.NoSign, nil); w != nil || !table.Held("/www/a/.lock") {
-		t.Fatal("the look did not acquire the lock")
-	}
-	if h, err := acquire(s, "/www/a/.lock"); !errors.Is(err, lock.ErrUncertain) {
-		t.Errorf("MKD returned token %d, %v", h.Token, err)
-	}
-}
-
 // freeDisk is a disk without files. Locks have no directories on it until one is needed.
 type freeDisk struct{ lock.Disk }
 

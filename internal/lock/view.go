@@ -18,7 +18,7 @@ type SeenHold struct {
 	Adopted   Token // token of the adopted hold; 0: none
 }
 
-// View returns a lock as the session sees it, held or free. It changes nothing and does not look at the disk. The error is ErrNoRule for a
+// View returns a lock as the session sees it, held or free. It changes nothing and does not read the disk. The error is ErrNoRule for a
 // free name that no rule makes a lock.
 func (s *Session) View(name Name) (View, error) {
 	t := s.table

@@ -10,7 +10,7 @@ type Waiting struct {
 	waiter  *waiter
 }
 
-// Poll makes the directory of the lock if it is the session's turn, and reports whether the wait is over. The hold is the new one. The
+// Poll makes the directory of the lock if the session is the next, and reports whether the wait is over. The hold is the new one. The
 // errors are those of AcquireOrWait; after the time, a *TimeoutError that wraps one. During a suspension the session stays in the queue.
 func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 	t, p := w.session.table, w.waiter
@@ -28,8 +28,6 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 	switch {
 	case done && err != nil:
 		return Hold{}, true, err
-	case done && p.look:
-		return r.granted, true, nil // the first change waits for the log
 	case done:
 		return r.granted, true, t.awaitGrant(ctx, r)
 	case claim != nil:
@@ -47,12 +45,8 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 // Withdraw ends the wait without a result. If the lock was granted and Poll has not returned it, the hold ends.
 func (w *Waiting) Withdraw() {
 	t, p := w.session.table, w.waiter
-	t.decide(context.Background(), func(now Instant, out *outcome) {
+	t.decide(context.Background(), func(_ Instant, out *outcome) {
 		switch {
-		case p.view != nil:
-			if !p.done {
-				t.st.endJobWait(p, nil, now, out)
-			}
 		case !p.done:
 			out.unqueue(p, ErrEnded)
 		case p.granted != nil:

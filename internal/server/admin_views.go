@@ -55,7 +55,7 @@ func (p source) serveBreak(w http.ResponseWriter, r *http.Request) {
 func (p source) serveClear(w http.ResponseWriter, r *http.Request) {
 	account, address, _ := strings.Cut(r.FormValue("job"), "@")
 	n := fromService(p.s, func(v *service) int {
-		return v.table.ClearJobs(r.Context(), lock.Name(r.FormValue("name")), account, address)
+		return v.jobs.Clear(lock.Name(r.FormValue("name")), account, address)
 	})
 	if n == 0 {
 		http.Error(w, "no job is refused at "+r.FormValue("name"), http.StatusNotFound)

@@ -79,6 +79,7 @@ func (s *server) reload(ctx context.Context) (done Reloaded, err error) {
 func (v *service) apply(c *config.Config, rules *lock.Rules) {
 	v.hostdir.SetRules(rules)
 	v.table.SetRules(rules)
+	v.jobs.SetRules(jobRulesOf(c, rules))
 	v.tree.SetOptions(c.Files.Mode.FileMode, c.Files.Durable)
 	v.driver.SetSettings(v.server.settings(c))
 	v.conns.SetLimits(limits(c))

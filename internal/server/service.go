@@ -16,6 +16,7 @@ import (
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
 	"github.com/ftplockd/ftplockd/internal/lock/journal"
@@ -53,6 +54,7 @@ type service struct {
 	hostdir     *hostdir.Disk
 	directories bool // each lock has a directory in the tree
 	table       *lock.Table
+	jobs        *job.Manager
 	driver      *driver.Server
 	conns       *control.Server
 }
@@ -150,16 +152,22 @@ func (v *service) open(ctx context.Context) error {
 	table := lock.Options{
 		Log: v.log, Disk: v.hostdir, Clock: s.clock, Rules: rules, Logger: s.log, Observe: v.observe, Valid: valid,
 	}
-	v.table, err = lock.NewTable(ctx, table)
-	return err
+	if v.table, err = lock.NewTable(ctx, table); err != nil {
+		return err
+	}
+	v.jobs = job.New(job.Options{Table: v.table, Clock: s.clock, Rules: jobRulesOf(c, rules)})
+	return nil
 }
 
 // observe reports a change of a lock. Uploads under an automatic lock that ended are aborted first.
 func (v *service) observe(r *lock.Record) {
-	if v.driver != nil { // the table is made before the driver
+	if v.driver != nil { // the table is made before the driver and the jobs
 		v.driver.ObserveEnd(r)
 	}
-	v.server.sinks.observe(r)
+	v.server.sinks.observe(v.jobs, r) // while the manager knows the client of the hold
+	if v.jobs != nil {
+		v.jobs.Observe(r)
+	}
 }
 
 // openJournal opens the log of a single server.
@@ -249,7 +257,7 @@ func (v *service) watchDirectories(ctx context.Context) error {
 func (v *service) serve() {
 	s, c := v.server, v.server.config
 	o := driver.Options{
-		Tree: v.tree, Table: v.table, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
+		Tree: v.tree, Table: v.table, Jobs: v.jobs, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
 		Log: s.log, Settings: s.settings(c), Events: s.sinks.bus,
 	}
 	if s.tls != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/control"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -60,18 +61,29 @@ func RulesOf(c *config.Config) []lock.Rule {
 		rules[i] = lock.Rule{
 			Match: r.Match, MaxAge: r.MaxAge.Duration, MaxIdle: r.MaxIdle.Duration, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
-			Protection: &lock.Protection{Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs)},
+			Protection: &lock.Protection{
+				Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs), Yields: r.Automatic.On(), Advises: r.Automatic == config.AutomaticReport,
+			},
 			Contention: &lock.Contention{
 				Wait: r.Wait.Duration, Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
 			},
 		}
-		if r.Automatic.On() {
-			rules[i].Automatic = &lock.Automatic{
-				Report: r.Automatic == config.AutomaticReport, Session: r.Job == config.JobSession, Turn: r.Turn.Duration,
-			}
-		}
 	}
 	return rules
+}
+
+// jobRulesOf returns the rules of a configuration that make locks automatic.
+func jobRulesOf(c *config.Config, locks *lock.Rules) *job.Rules {
+	var rules []job.Rule
+	for _, r := range c.Rules {
+		if r.Automatic.On() {
+			rules = append(rules, job.Rule{
+				Match: r.Match, Wait: r.Wait.Duration, Turn: r.Turn.Duration, Session: r.Job == config.JobSession,
+				Report: r.Automatic == config.AutomaticReport,
+			})
+		}
+	}
+	return job.NewRules(locks, rules)
 }
 
 // replacedRules returns the default rules that the rules of the configuration replace, or nil.

@@ -20,6 +20,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/hook"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/metrics"
 	"github.com/ftplockd/ftplockd/internal/web"
@@ -270,12 +271,15 @@ func checkHooks(c *config.Config) error {
 	return nil
 }
 
-// observe publishes an event for a record of the table.
-func (w *eventSinks) observe(r *lock.Record) {
+// observe publishes an event for a record of the table. jobs is nil during the start.
+func (w *eventSinks) observe(jobs *job.Manager, r *lock.Record) {
 	e := event.Event{
 		Kind: event.Acquire, Cause: string(r.Cause), Lock: string(r.Hold.Name), Token: uint64(r.Hold.Token), Holder: r.Hold.Owner,
 		Waited: r.Waited, Free: r.Free, Late: r.Late, Reason: r.Note,
-		Automatic: r.Hold.Automatic, Session: r.Hold.Owner.Session,
+		Automatic: r.Hold.Job, Session: r.Hold.Owner.Session,
+	}
+	if r.Hold.Job && jobs != nil {
+		e.Session = jobs.Client(e.Session)
 	}
 	switch r.Kind {
 	case lock.Granted:

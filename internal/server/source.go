@@ -11,6 +11,7 @@ import (
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/status"
 	"github.com/ftplockd/ftplockd/internal/web"
@@ -20,7 +21,10 @@ import (
 type source struct{ s *server }
 
 func (p source) Locks() []status.Lock {
-	return status.Locks(fromService(p.s, func(v *service) []lock.Status { return v.table.All() }), p.s.clock.Now())
+	if v := p.s.service.Load(); v != nil {
+		return status.Locks(v.table.All(), v.jobs, p.s.clock.Now())
+	}
+	return []status.Lock{}
 }
 
 func (p source) Count() (held, waiting int) {
@@ -83,7 +87,7 @@ func (p source) Rule(name string) (facts []web.Fact) {
 }
 
 func (p source) RefusedJobs() []status.RefusedJob {
-	return status.RefusedJobs(fromService(p.s, func(v *service) []lock.RefusedJob { return v.table.RefusedJobs() }))
+	return status.RefusedJobs(fromService(p.s, func(v *service) []job.Refused { return v.jobs.Refused() }))
 }
 
 func (p source) Sessions() []status.Session {

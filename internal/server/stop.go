@@ -126,6 +126,9 @@ func (v *service) close(resign bool) error {
 	if v.driver != nil {
 		v.driver.Close()
 	}
+	if v.jobs != nil {
+		v.jobs.Close()
+	}
 	if v.tree != nil {
 		errs = append(errs, v.tree.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -57,12 +58,12 @@ type RefusedJob struct {
 func (j RefusedJob) Owner() string { return owner(j.Account, j.Address) }
 
 // RefusedJobs returns the jobs that automatic locks refuse.
-func RefusedJobs(all []lock.RefusedJob) []RefusedJob {
+func RefusedJobs(all []job.Refused) []RefusedJob {
 	list := []RefusedJob{}
 	for _, j := range all {
 		list = append(list, RefusedJob{
 			Lock: string(j.Lock), LockEncoded: Encoded(string(j.Lock)), Account: j.Owner.Account, Address: j.Owner.Address,
-			Session: j.Owner.Session.String(), Since: j.At.Wall.UTC(), Reason: j.Why.Error(), Report: j.Why.Report,
+			Session: j.Owner.Session.String(), Since: j.At.Wall.UTC(), Reason: j.Why.Error(), Report: j.Report,
 		})
 	}
 	return list
@@ -152,30 +153,35 @@ type Server struct {
 	RefusedJobs []RefusedJob `json:"refused_jobs,omitempty"`
 }
 
-// Locks returns the holds of some locks.
-func Locks(all []lock.Status, now lock.Instant) []Lock {
+// Locks returns the holds of some locks. jobs may be nil if none is automatic.
+func Locks(all []lock.Status, jobs *job.Manager, now lock.Instant) []Lock {
 	list := []Lock{}
 	for _, s := range all {
 		for _, h := range s.Holds {
-			list = append(list, hold(s, h, now))
+			list = append(list, hold(s, h, jobs, now))
 		}
 	}
 	return list
 }
 
-func hold(s lock.Status, h lock.Hold, now lock.Instant) Lock {
+func hold(s lock.Status, h lock.Hold, jobs *job.Manager, now lock.Instant) Lock {
 	l := Lock{
 		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Session: h.Owner.Session.String(),
 		Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: max(now.Boot-h.Acquired.Boot, 0).Seconds(), MaxIdle: h.Rule.MaxIdle.Seconds(),
 		Rule: h.Rule.Match, Shared: h.Shared, Waiting: s.Waiting,
 	}
-	if h.Automatic {
-		l.Automatic, l.Files, l.LastFile, l.LastFileEncoded = true, s.Files, string(s.Last), Encoded(string(s.Last))
+	if l.Automatic = h.Job; h.Job {
+		l.setChanges(jobs.Changed(s.Name, h.Token))
+		l.Session = jobs.Client(h.Owner.Session).String()
 	}
 	if !s.Never {
 		l.Expires, l.ExpiresIn = Time{now.Wall.UTC().Add(s.Remaining)}, s.Remaining.Seconds()
 	}
 	return l
+}
+
+func (l *Lock) setChanges(files int, last lock.Name) {
+	l.Files, l.LastFile, l.LastFileEncoded = files, string(last), Encoded(string(last))
 }
 
 // Waiters returns the queue for a lock.
@@ -201,7 +207,7 @@ func FromEntry(e lock.Entry) Event {
 	v := Event{
 		Time: e.At.Wall.UTC(), Event: string(e.Cause), Lock: string(e.Name), LockEncoded: Encoded(string(e.Name)), Token: uint64(e.Token),
 		Holder: e.Owner.String(), By: e.By.String(), Session: e.By.Session.String(), Held: e.Held.Seconds(), Reason: e.Note,
-		Automatic: e.Automatic,
+		Automatic: e.Job,
 	}
 	if e.File != nil {
 		v.Path, v.PathEncoded, v.Bytes, v.SHA256 = string(e.File.Path), Encoded(string(e.File.Path)), &e.File.Bytes, e.File.SHA256

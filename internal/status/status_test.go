@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/job"
 )
 
 func TestNamesThatAreNotUTF8HaveASecondKey(t *testing.T) {
+	var changed Lock
+	changed.setChanges(1, "/f\x80")
 	for want, value := range map[string]any{
-		`"last_file":"/f\ufffd","last_file_encoded":"/f%80"`: hold(lock.Status{Last: "/f\x80"}, lock.Hold{Automatic: true, Rule: &lock.Rule{}}, lock.Instant{}),
-		`"lock":"/l\ufffd","lock_encoded":"/l%80"`:           RefusedJobs([]lock.RefusedJob{{Lock: "/l\x80", Why: &lock.JobError{Cause: "held"}}}),
+		`"last_file":"/f\ufffd","last_file_encoded":"/f%80"`: changed,
+		`"lock":"/l\ufffd","lock_encoded":"/l%80"`:           RefusedJobs([]job.Refused{{Lock: "/l\x80", Why: &job.Error{Cause: job.Held}}}),
 	} {
 		var b bytes.Buffer
 		if err := Write(&b, value); err != nil || !strings.Contains(b.String(), want) {

@@ -118,7 +118,7 @@ func (c *coder) hold(h *lock.Hold) {
 	renewed := h.Renewed != h.Acquired
 	asked := h.Asked != lock.Asked{}
 	directory := h.Directory != lock.DirectoryID{}
-	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Automatic)
+	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Job)
 	c.owner(&h.Owner)
 	c.instant(&h.Acquired)
 	if renewed {
@@ -147,7 +147,7 @@ func (c *coder) hold(h *lock.Hold) {
 // entry codes an entry of the history, with its time by the wall clock only.
 func (c *coder) entry(e *lock.Entry) {
 	byOther, held, note, file := e.By != e.Owner, e.Held != 0, e.Note != "", e.File != nil
-	c.flags(&byOther, &held, &note, &file, &e.Automatic)
+	c.flags(&byOther, &held, &note, &file, &e.Job)
 	c.wall(&e.At.Wall)
 	text(c, &e.Cause)
 	text(c, &e.Name)

@@ -152,7 +152,7 @@ func (c *coder) record(l *line) {
 		c.hold(h, r.At)
 	}
 	if l.kind == lock.Ended {
-		c.flag(`,"automatic":`, &h.Automatic)
+		c.flag(`,"automatic":`, &h.Job)
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	c.instant(`,"acquired":`, `,"acquired_boot":`, &h.Acquired, at)
 	c.instant(`,"renewed":`, `,"renewed_boot":`, &h.Renewed, h.Acquired)
 	c.flag(`,"shared":`, &h.Shared)
-	c.flag(`,"automatic":`, &h.Automatic)
+	c.flag(`,"automatic":`, &h.Job)
 	number(c, `,"asked_age":`, &h.Asked.Age)
 	c.flag(`,"asked_release":`, &h.Asked.Release)
 	number(c, `,"asked_grace":`, &h.Asked.Grace)

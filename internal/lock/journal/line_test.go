@@ -17,7 +17,7 @@ func everyLine() []line {
 	owner := lock.Owner{Account: "ada\xff", Address: "::1", Session: 1<<63 | 9, Nonce: `"\%`}
 	other := lock.Owner{Account: "root", Address: "192.0.2.1", Session: 1, Nonce: "x"}
 	hold := lock.Hold{
-		Name: "/d/a b_lock\n", Token: 1<<64 - 1, Owner: owner, Acquired: later, Renewed: at, Shared: true, Automatic: true,
+		Name: "/d/a b_lock\n", Token: 1<<64 - 1, Owner: owner, Acquired: later, Renewed: at, Shared: true, Job: true,
 		Rule: &lock.Rule{
 			Match: "**", MaxAge: 1, MaxIdle: 2, OnDisconnect: lock.KeepOnDisconnect, Grace: 3, LockDelay: 4,
 			Release: lock.ReleaseAnyone, AllowCwd: true,
