@@ -23,6 +23,7 @@ func newManCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			hideCompletion(root)
 			commands, files := filepath.Join(args[0], "man8"), filepath.Join(args[0], "man5")
 			if err := errors.Join(os.MkdirAll(commands, 0o755), os.MkdirAll(files, 0o755)); err != nil {
 				return err
@@ -33,6 +34,13 @@ func newManCommand() *cobra.Command {
 				os.WriteFile(filepath.Join(files, "ftplockd.toml.5"), configurationPage(), 0o644),
 			)
 		},
+	}
+}
+
+// hideCompletion leaves out the pages of the completion command: packages install the files that it writes.
+func hideCompletion(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		cmd.Hidden = cmd.Hidden || cmd.Name() == "completion"
 	}
 }
 
