@@ -596,6 +596,18 @@ func TestATakeOverThatHangsResigns(t *testing.T) {
 	}
 }
 
+// A check that hangs ends after readyWithin: see TestHangingDiskBlocksOneGoroutineAndNoReply.
+func TestAnActiveServerWithoutItsRootIsNotReady(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.takeOver()
+	m.want(m.get("/readyz"), "200")
+	if err := os.Rename(filepath.Join(m.dir, "files"), filepath.Join(m.dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	m.want(m.get("/readyz"), "503", "root: ")
+}
+
 func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
 	c := &config.Config{Root: t.TempDir()}
 	c.Etcd.SharedState = t.TempDir()

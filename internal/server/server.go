@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,8 +87,16 @@ func (s *server) canGrant() error {
 	if err != nil {
 		return err
 	}
-	if err := v.log.Ready(); err != nil || !v.directories {
+	if err := v.log.Ready(); err != nil {
 		return err
+	}
+	if v.term != nil { // uploads under the lock would hang with the file system
+		if _, err := os.Stat(s.logins.Load().Root); err != nil {
+			return fmt.Errorf("root: %w", err)
+		}
+	}
+	if !v.directories {
+		return nil
 	}
 	return v.tree.Ready()
 }
