@@ -31,7 +31,7 @@ func onJournalDisk(t *testing.T, config string) *journalDisk {
 	dir := t.TempDir()
 	d := &journalDisk{t: t, s: s, mount: filepath.Join(dir, "disk")}
 	image := filepath.Join(dir, "image")
-	if err := errors.Join(os.Mkdir(d.mount, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 24<<20)); err != nil {
+	if err := errors.Join(os.Mkdir(d.mount, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 64<<20)); err != nil {
 		t.Fatal(err)
 	}
 	s.state = filepath.Join(d.mount, "state")
