@@ -91,5 +91,5 @@ func (o *serveOptions) stateDirectory(cmd *cobra.Command) (string, error) {
 
 // withoutFile adds to an error of the configuration file that the command does not need the file.
 func withoutFile(err error) error {
-	return fmt.Errorf("%w\nWith --state DIR this command does not read the configuration file.", err)
+	return fmt.Errorf("%w\nwith --state DIR this command does not read the configuration file", err)
 }
