@@ -31,7 +31,7 @@ func onJournalDisk(t *testing.T, config string) *journalDisk {
 	dir := t.TempDir()
 	d := &journalDisk{t: t, s: s, mount: filepath.Join(dir, "disk")}
 	image := filepath.Join(dir, "image")
-	if err := errors.Join(os.Mkdir(d.mount, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 64<<20)); err != nil {
+	if err := errors.Join(os.Mkdir(d.mount, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 48<<20)); err != nil {
 		t.Fatal(err)
 	}
 	s.state = filepath.Join(d.mount, "state")
@@ -336,7 +336,7 @@ func TestReadyzReportsThatNoLockCanBeGranted(t *testing.T) {
 	if err := os.Remove(d.path("filler")); err != nil {
 		t.Fatal(err)
 	}
-	ready(200, "ready")
+	harness.Await(t, "the journal has space again", func() bool { status, _ := s.get("readyz"); return status == 200 })
 
 	thaw := d.freeze()
 	if err := c.Send("MKD /locks/c"); err != nil { // the write of its grant hangs
