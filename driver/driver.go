@@ -174,7 +174,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 	}
 	o.TLS, o.SessionReuse, o.Ports, o.Logger = s.tls, s.sessionReuse, s.ports, s.log
 	// STOR STAGED: a file is published by one rename when its upload is complete, so a client need not upload to another name first.
-	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCK FACTS " + factNames, "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
+	o.Features = []string{"SITE LOCK", "SITE LOCK DISCONNECT", "SITE LOCK FACTS " + factNames, "SITE LOCK NOTE", "SITE LOCKS", "SITE WAIT", "STOR STAGED"}
 	s.conns = control.NewServer(o)
 	return s.conns
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // factNames are the facts of a lock, as FEAT lists them. docs/locks.md explains each.
-const factNames = "type;token;account;address;since;held;expires;left;longest;age;idle;grace;shared;automatic;mine;adopted;waiting;mkd;"
+const factNames = "type;token;account;address;note;since;held;expires;left;longest;age;idle;grace;shared;automatic;mine;adopted;waiting;mkd;"
 
 // factTime is a time-val of RFC 3659 section 2.3.
 const factTime = "20060102150405.000"
@@ -71,6 +71,9 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	f.add("token", strconv.FormatUint(uint64(h.Token), 10))
 	f.add("account", h.Owner.Account)
 	f.add("address", h.Owner.Address)
+	if h.Note != "" {
+		f.add("note", h.Note)
+	}
 	f.add("since", h.Acquired.Wall.UTC().Format(factTime))
 	f.seconds("held", max(now.Boot-h.Acquired.Boot, 0))
 	if !h.Never {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/control"
@@ -140,7 +141,25 @@ func (c *client) replyFor(view string, err error) control.Reply {
 	if !known {
 		c.log.Error("command failed", "path", view, "err", err)
 	}
+	if held, ok := errors.AsType[*lock.HeldError](err); ok && held.Note != "" {
+		a.text = fitNote(view, a.text, held)
+	}
 	return control.Reply{Code: a.code, Path: view, Text: a.text}
+}
+
+// fitNote shortens the text of a refusal that contains a note to control.MaxReply: it removes the idle limit from the end, or else the note.
+// So a note shortens neither the path nor the rest.
+func fitNote(view, text string, held *lock.HeldError) string {
+	fits := func(text string) bool { return len("550 "+view+": "+text+"\r\n") <= control.MaxReply }
+	_, idle, hasIdle := strings.Cut(held.Expiry.Text(), " or ")
+	withoutIdle := strings.TrimSuffix(text, " or "+idle) + "..."
+	switch {
+	case fits(text):
+		return text
+	case hasIdle && fits(withoutIdle):
+		return withoutIdle
+	}
+	return strings.Replace(text, held.NoteText(), "", 1)
 }
 
 // explain returns the reply to an error as a refusal with all fields. known is false if neither the table nor this package has one.

@@ -138,10 +138,19 @@ func TestAReplyIsShortenedWhereItMattersLeast(t *testing.T) {
 		Holder: lock.Owner{Account: "phoneacc", Address: "2001:db8:85a3:8d3:1319:8a2e:370:7348"},
 		Expiry: lock.Expiry{Remaining: 30 * time.Minute, Idle: 30 * time.Minute, Latest: 24 * time.Hour},
 	}
+	noted := &lock.HeldError{Holder: lock.Owner{Account: "ci", Address: "10.0.0.7"}, Note: "web3 4711 backup.sh", Held: 2 * time.Second, Expiry: lock.Expiry{Never: true}}
+	withIdle := new(lock.HeldError)
+	*withIdle = *noted
+	withIdle.Expiry = held.Expiry
 	for _, tt := range []struct {
 		reply control.Reply
 		want  string
 	}{
+		{tr.client.replyFor("/a", &lock.TimeoutError{Waited: time.Minute, Err: noted}), "550 /a: waited 1m0s: held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, never expires"},
+		{tr.client.replyFor("/"+long[:50], noted), "550 /" + long[:50] + ": held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, never expires"},
+		{tr.client.replyFor("/"+long[:35], withIdle), "550 /" + long[:35] + ": held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, expires in 24h0m0s..."},
+		{tr.client.replyFor("/"+long[:60], withIdle), "550 ..." + long[26:60] + ": held by ci@10.0.0.7 for 2s, expires in 24h0m0s or 30m0s after its last sign of life"},
+		{tr.client.replyFor("/"+long[:70], noted), "550 /" + long[:70] + ": held by ci@10.0.0.7 for 2s, never expires"},
 		{tr.client.replyFor("/"+long, held), "550 ...yyyyyyyyyyyyy: held by phoneacc@2001:db8:85a3:8d3:1319:8a2e:370:7348 for 2s; place 1 of 2 in the queue, expires in..."},
 		{tr.client.replyFor("/"+long, &lock.TimeoutError{Waited: time.Minute, Err: held}), "550 ...yyyyyyyyyyyyy: waited 1m0s: held by phoneacc@2001:db8:85a3:8d3:1319:8a2e:370:7348 for 2s; place 1 of 2 in the queue..."},
 		{tr.client.replyFor("/"+long, fs.ErrNotExist), "550 /" + long + ": no such file or directory"},

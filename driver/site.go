@@ -27,6 +27,7 @@ var siteCommands = []struct {
 	{"LOCK AS", "word        sessions of one account with one word act for each other's locks", (*client).siteLockAs},
 	{"LOCK AGE", "seconds    a shorter age for locks that this session acquires from now on; 0: the rule's", (*client).siteLockAge},
 	{"LOCK DISCONNECT", "RELEASE [seconds]  locks acquired from now on end that long after the connection closes, or earlier", (*client).siteLockDisconnect},
+	{"LOCK NOTE", "text       a note for locks that this session acquires from now on, such as host and job", (*client).siteLockNote},
 	{"LOCK RENEW", "path     a full age from now", (*client).siteLockRenew},
 	{"LOCK BREAK", "token path  take it away from the holder with that token (administrators)", (*client).siteLockBreak},
 	{"WAIT", "seconds        how long MKD of a held lock waits for it; 0: not at all", (*client).siteWait},
@@ -64,7 +65,7 @@ func (c *client) site(param string) control.Reply {
 	case name == "HELP":
 		return control.Reply{Code: 214, Text: "SITE commands:", Lines: help}
 	case strings.HasPrefix(name, "LOCK "):
-		return control.Reply{Code: 501, Text: "SITE LOCK needs INFO, AS, AGE, DISCONNECT, RENEW or BREAK, and an argument"}
+		return control.Reply{Code: 501, Text: "SITE LOCK needs INFO, AS, AGE, DISCONNECT, NOTE, RENEW or BREAK, and an argument"}
 	}
 	return control.Reply{Code: 500, Text: control.Quoted(verb) + " is no SITE command of this server: see SITE HELP"}
 }
@@ -120,6 +121,13 @@ func (c *client) siteLockDisconnect(param string) control.Reply {
 	}
 	c.locks.SetDisconnect(grace)
 	return control.Reply{Code: 200, Text: "locks that this session acquires from now on end " + grace.String() + " after its connection closes, or earlier"}
+}
+
+func (c *client) siteLockNote(text string) control.Reply {
+	if err := c.locks.SetNote(text); err != nil {
+		return control.Reply{Code: 501, Text: err.Error()}
+	}
+	return control.Reply{Code: 200, Text: "applies to the locks that this session acquires from now on"}
 }
 
 func (c *client) siteLockRenew(param string) control.Reply {
@@ -249,7 +257,11 @@ func lockLines(status lock.Status) []string {
 		if h.Shared {
 			how = "shared"
 		}
-		lines = append(lines, fmt.Sprintf(" %s by %s for %s, %s, token %d", how, h.Owner, status.Held.Round(time.Second), expires, h.Token))
+		owner := h.Owner.String()
+		if h.Note != "" {
+			owner += " (" + h.Note + ")"
+		}
+		lines = append(lines, fmt.Sprintf(" %s by %s for %s, %s, token %d", how, owner, status.Held.Round(time.Second), expires, h.Token))
 	}
 	if status.Waiting > 0 {
 		lines = append(lines, fmt.Sprintf(" %d in the queue", status.Waiting))

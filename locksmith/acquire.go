@@ -37,7 +37,7 @@ func acquire(ctx context.Context, c Config, name string, o Options, once bool) (
 	if err != nil {
 		return nil, err
 	}
-	e.maxAge = o.MaxAge
+	e.maxAge, e.note = o.MaxAge, cleanNote(o.Note)
 	a := &acquisition{endpoint: e, ctx: ctx, o: o, name: name, once: once}
 	l, err := a.run(ctx)
 	if err != nil && a.s != nil {

@@ -58,6 +58,7 @@ type endpoint struct {
 	tls     *tls.Config   // nil: without
 	proxied bool          // the caller has set DialContext
 	maxAge  time.Duration // of Options
+	note    string        // of Options, as the server accepts it
 }
 
 // resolve fills in the defaults.

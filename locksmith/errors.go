@@ -40,15 +40,19 @@ var (
 type HeldError struct {
 	Path    string
 	Holder  string        // account@address; "" if unknown
+	Note    string        // of the holder, see [Options]; "": none
 	Held    time.Duration // the time since the grant; 0 if unknown
 	Waiting int           // the length of the queue; 0 if unknown
 }
 
-// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue".
+// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue". A note follows the holder in parentheses.
 func (e *HeldError) Error() string {
 	text := e.Path + ": held by another client"
 	if e.Holder != "" {
 		text = e.Path + ": held by " + e.Holder
+	}
+	if e.Note != "" {
+		text += " (" + e.Note + ")"
 	}
 	if e.Holder != "" || e.Held > 0 {
 		text += " for " + e.Held.Round(time.Second).String()

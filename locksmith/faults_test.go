@@ -197,6 +197,8 @@ func TestAHoldWithoutATokenIsNoHolder(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	aged := strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK AGE 2\n< 200 ok\n> SITE WAIT 0", 1)
+	noted := strings.Replace(strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK NOTE web3 4711 ?x? "+strings.Repeat("é", 33)+"\n< 200 ok\n> SITE WAIT 0", 1),
+		"<  SITE LOCKS\n", "<  SITE LOCK NOTE\n<  SITE LOCKS\n", 2)
 	short := "left=2.000;age=2.000;"
 	for name, c := range map[string]struct {
 		script  string
@@ -208,6 +210,8 @@ func TestOptions(t *testing.T) {
 		"Margin":               {asLocks() + grant("42", short) + asks + "hang", Options{Margin: 900 * time.Millisecond}, 1100 * time.Millisecond, ""},
 		"a Margin too long":    {asLocks() + grant("42", short) + sendRMD, Options{Margin: time.Second}, 0, "refused: /a: the lock can end after 2s, which is too short for a margin of 1s"},
 		"MaxAge not supported": {asOthers(), Options{MaxAge: time.Second}, 0, "the server does not support max age"},
+		"Note":                 {noted + grant("42", short) + asks + "hang", Options{Note: " web3\n4711 \x1bx\xff " + strings.Repeat("é", 40)}, 1600 * time.Millisecond, ""},
+		"Note not supported":   {asLocks() + grant("42", short) + asks + "hang", Options{Note: "web3"}, 1600 * time.Millisecond, ""},
 	} {
 		inBubble(t, []string{c.script}, func(t *testing.T, s *scripted) {
 			o := s.options()

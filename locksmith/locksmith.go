@@ -48,6 +48,9 @@ type Options struct {
 	Renew bool
 	// MaxAge limits the age of the lock (SITE LOCK AGE), rounded up to seconds. The server's rule may end the lock earlier. 0: as the server's rule.
 	MaxAge time.Duration
+	// Note describes the job for people, such as "web3 4711 backup.sh" (SITE LOCK NOTE). ftplockd shows it with the lock, also to other clients.
+	// Characters that are not printable become "?", and a note of more than 80 bytes is cut. Servers without [FeatureNote] do not get it. "": none.
+	Note string
 	// Margin is the time from the end of Lock.Context to the time when the server can grant the lock to another client. Acquire returns ErrRefused
 	// if the lock can end within twice the margin. 0: two seconds, or a fifth of the shortest limit of the lock.
 	Margin time.Duration

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jlaffaye/ftp"
 )
@@ -155,10 +157,31 @@ func (s *session) prepare(ctx context.Context) error {
 	if err == nil && s.maxAge > 0 {
 		err = s.must(ctx, fmt.Sprintf("SITE LOCK AGE %d", seconds(s.maxAge)))
 	}
+	if err == nil && s.note != "" && s.can("SITE", "NOTE") {
+		err = s.must(ctx, "SITE LOCK NOTE "+s.note)
+	}
 	if err == nil {
 		err = s.waitFor(ctx, 0)
 	}
 	return err
+}
+
+// maxNote is the length of the longest note that the server accepts, in bytes.
+const maxNote = 80
+
+// cleanNote returns a note as the server accepts it.
+func cleanNote(note string) string {
+	note = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(note), " "))
+	n := min(len(note), maxNote)
+	for n < len(note) && !utf8.RuneStart(note[n]) {
+		n--
+	}
+	return strings.TrimRight(note[:n], " ")
 }
 
 // seconds rounds a duration up to seconds.
@@ -185,6 +208,9 @@ func (s *session) lacks() (u Unsupported) {
 	}
 	if !s.can("STOR", "STAGED") {
 		u = append(u, FeatureStaged)
+	}
+	if !s.hasFacts() || !s.can("SITE", "NOTE") {
+		u = append(u, FeatureNote)
 	}
 	return u
 }

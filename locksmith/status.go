@@ -45,6 +45,7 @@ type Status struct {
 // Holder is one client that holds a lock.
 type Holder struct {
 	Owner   string // account@address
+	Note    string // of Options; "": none
 	Held    time.Duration
 	Expires time.Duration // from now; 0 if never
 	Shared  bool
@@ -100,7 +101,7 @@ func (i *Status) add(pairs string) {
 		return // a hold without a token cannot be told from another one
 	}
 	h := Holder{
-		Owner: facts["account"] + "@" + facts["address"], Held: seconds("held"), Expires: seconds("left"), Shared: facts["shared"] == "yes",
+		Owner: facts["account"] + "@" + facts["address"], Note: facts["note"], Held: seconds("held"), Expires: seconds("left"), Shared: facts["shared"] == "yes",
 		Token: token, Mine: facts["mine"] == "session" || facts["mine"] == "job", own: facts["mine"] == "session",
 		lease: lease{left: seconds("left"), grace: seconds("grace"), age: seconds("age"), idle: seconds("idle")},
 	}
@@ -124,7 +125,7 @@ func (i Status) ownHold() (Holder, bool) { return i.find(func(h Holder) bool { r
 func (i Status) heldError(path string) *HeldError {
 	e := &HeldError{Path: path, Waiting: i.Waiting}
 	if len(i.Holders) > 0 {
-		e.Holder, e.Held = i.Holders[0].Owner, i.Holders[0].Held
+		e.Holder, e.Note, e.Held = i.Holders[0].Owner, i.Holders[0].Note, i.Holders[0].Held
 	} else if age := time.Since(i.since); !i.since.IsZero() && age > 0 {
 		e.Held = age
 	}
@@ -152,6 +153,8 @@ const (
 	FeatureQueue Feature = "queue"
 	// FeatureStaged: the server publishes an upload in one step. Without it, Put uploads to a temporary name and renames it.
 	FeatureStaged Feature = "staged uploads"
+	// FeatureNote: the server shows Options.Note. Without it, the note is left out.
+	FeatureNote Feature = "notes"
 )
 
 // Unsupported are the features that a server does not have. It is also the error, which matches ErrRefused, for options that need them.

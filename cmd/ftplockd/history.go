@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func newHistoryCommand() *cobra.Command {
 		Use:   "history [NAME]",
 		Short: "Print the holders of a lock, the writers of a protected file, or all events",
 		Long: `History prints the events of a lock from the journal or etcd, oldest first: time, event, client, session, token, time since the
-grant, and the files that the holder changed, with their bytes and SHA-256. For a file that a lock protects it prints the changes of
+grant, the note of a holder (SITE LOCK NOTE), and the files that it changed, with their bytes and SHA-256. For a file that a lock protects it prints the changes of
 the file with account and token, the refused changes ("protect") and the discarded uploads ("discard"), with the reasons. It needs no
 running server. NAME is the path in the served tree, such as /locks/demo; without it, history prints the events of all locks and
 files. With --json it prints an array; the keys keep their meaning in later versions.`,
@@ -148,7 +149,7 @@ func (h historyView) show(w io.Writer, history iter.Seq2[lock.Entry, error], non
 // noteOf returns the last column of a history.
 func noteOf(e status.Event) string {
 	if e.Path == "" {
-		return e.Reason
+		return cmp.Or(e.Note, e.Reason)
 	}
 	note := fmt.Sprintf("%s under %s", e.Path, e.Lock)
 	if e.SHA256 != "" {

@@ -20,7 +20,7 @@ func newLocksCommand() *cobra.Command {
 		Use:   "locks",
 		Short: "List the held locks",
 		Long: `Locks lists the held locks: name, holder, address, session, age, time to the end, number of waiting clients, token. For an
-automatic lock it adds the number of changes by its job, and the last file. A second table lists the waiting clients, a lock's in
+automatic lock it adds the number of changes by its job, and the last file; for a lock with a note, the note. A second table lists the waiting clients, a lock's in
 their order, and a third one the jobs that automatic locks refuse, with the reasons (as JSON: ftplockd status --json). With --json it prints an array with an object for each hold; the keys keep
 their meaning in later versions. If another server may have taken over, it prints no locks and exits with status 69. To see changes, use
 watch(1).`,
@@ -59,6 +59,10 @@ func showLocks(w io.Writer, locks []status.Lock) error {
 	if automatic {
 		header += "\tAUTOMATIC"
 	}
+	noted := slices.ContainsFunc(locks, func(l status.Lock) bool { return l.Note != "" })
+	if noted {
+		header += "\tNOTE"
+	}
 	for _, l := range locks {
 		name := printable(l.Name)
 		if l.NameEncoded != "" {
@@ -72,6 +76,9 @@ func showLocks(w io.Writer, locks []status.Lock) error {
 			name, l.Holder, dash(l.Address), dash(l.Session), inSeconds(l.Age), expires, l.Waiting, l.Token))
 		if automatic {
 			rows[len(rows)-1] += "\t" + changesOf(l)
+		}
+		if noted {
+			rows[len(rows)-1] += "\t" + dash(printable(l.Note))
 		}
 	}
 	return printTable(w, header, rows, "no locks are held")

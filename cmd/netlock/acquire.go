@@ -17,8 +17,8 @@ const releaseTime = 10 * time.Second
 // errNested is the error for the lock of the netlock that runs this process.
 var errNested = errors.New("is already held by the netlock that runs this")
 
-// acquire acquires the lock of a target. On a terminal it names the holder when it waits. Its errors have an exit status.
-func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
+// acquire acquires the lock of a target with a note. On a terminal it names the holder when it waits. Its errors have an exit status.
+func acquire(ctx context.Context, t *target, note string) (*locksmith.Lock, error) {
 	if err := t.needLock(); err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func acquire(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	} else if nested {
 		return nil, fail(exitUsage, "%s: %s %w: it would wait for itself (or else unset %s)", t.name, os.Getenv(pathVariable), errNested, pathVariable)
 	}
-	o := locksmith.Options{Shared: t.shared, Renew: t.renew}
+	o := locksmith.Options{Shared: t.shared, Renew: t.renew, Note: note}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	answered := false // by the server

@@ -23,7 +23,7 @@ func (s *settings) hold(ctx context.Context, arg string) error {
 	if err != nil {
 		return printRefusal(err)
 	}
-	lock, err := acquire(ctx, t)
+	lock, err := acquire(ctx, t, s.noteOf(os.Getppid()))
 	if err != nil {
 		return printRefusal(err)
 	}

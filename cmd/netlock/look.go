@@ -25,9 +25,9 @@ until it expires. The exit status is 0 in both cases, and 73 if the server
 reports that the name is no lock.
 
 With --json it prints an object with name, held, holders and waiting (the length
-of the queue). A holder has holder (account@address), token, age_seconds,
-expires_in_seconds (absent: never) and shared. On other servers there are no
-holders.`,
+of the queue). A holder has holder (account@address), note (absent: none),
+token, age_seconds, expires_in_seconds (absent: never) and shared. On other
+servers there are no holders.`,
 		Example: `  netlock info ftp://bob@ftp.example.com/phone_lock`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,6 +74,7 @@ type lockInfo struct {
 
 type lockHolder struct {
 	Holder    string  `json:"holder"` // account@address
+	Note      string  `json:"note,omitempty"`
 	Token     uint64  `json:"token"`
 	Age       float64 `json:"age_seconds"`
 	ExpiresIn float64 `json:"expires_in_seconds,omitempty"`
@@ -83,7 +84,7 @@ type lockHolder struct {
 func newLockInfo(i locksmith.Status) lockInfo {
 	l := lockInfo{Name: i.Path, Held: i.Held, Holders: []lockHolder{}, Waiting: i.Waiting}
 	for _, h := range i.Holders {
-		l.Holders = append(l.Holders, lockHolder{h.Owner, h.Token, h.Held.Seconds(), h.Expires.Seconds(), h.Shared})
+		l.Holders = append(l.Holders, lockHolder{h.Owner, h.Note, h.Token, h.Held.Seconds(), h.Expires.Seconds(), h.Shared})
 	}
 	return l
 }
@@ -103,7 +104,11 @@ func describe(i locksmith.Status) string {
 		if h.Expires > 0 {
 			expires = "expires in " + h.Expires.Round(time.Second).String()
 		}
-		fmt.Fprintf(&b, "%s is held by %s for %s, %s, token %d\n", name, oneLine(h.Owner), h.Held.Round(time.Second), expires, h.Token)
+		owner := h.Owner
+		if h.Note != "" {
+			owner += " (" + h.Note + ")"
+		}
+		fmt.Fprintf(&b, "%s is held by %s for %s, %s, token %d\n", name, oneLine(owner), h.Held.Round(time.Second), expires, h.Token)
 	}
 	if i.Waiting > 0 {
 		fmt.Fprintf(&b, "%d waiting\n", i.Waiting)

@@ -25,6 +25,7 @@ type settings struct {
 	conflict  int  // the exit status when another client holds the lock
 	quiet     bool // do not write that
 	killAfter duration
+	note      *string // nil: defaultNote
 }
 
 // newRootCommand returns the command tree. The root command runs a command under a lock, or without one holds a lock for the parent process.
@@ -51,6 +52,10 @@ NETLOCK_ACCOUNT, NETLOCK_PATH (the lock's absolute name on the server),
 NETLOCK_TOKEN (its fencing token) and NETLOCK_NONCE, a secret word with which
 other connections of the account act for the lock (SITE LOCK AS). The last two
 are empty for servers other than ftplockd.
+
+ftplockd shows a note with the lock, also to clients that wait for it: the host
+name, the process id of netlock (without a COMMAND that of its parent) and the
+name of the command without its arguments, or the text of --note.
 
 A script locks itself with this line; /phone_lock is the lock of the URL:
   [ "$NETLOCK_PATH" = /phone_lock ] || exec netlock URL "$0" "$@"
@@ -160,7 +165,7 @@ func version() string {
 	return "(devel)"
 }
 
-// lockFlags adds the flags of the commands that acquire a lock: those of flock(1), and --renew.
+// lockFlags adds the flags of the commands that acquire a lock: those of flock(1), --renew and --note.
 func (s *settings) lockFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVarP(&s.try, "nonblock", "n", false, "do not wait for the lock: exit with status 75 if another client holds it")
@@ -172,6 +177,10 @@ func (s *settings) lockFlags(cmd *cobra.Command) {
 		return nil
 	})
 	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its age is over; only with ftplockd")
+	f.Func("note", "show `TEXT` with the lock, up to 80 bytes ('' shows none; the default is host name, process id and command); only with ftplockd", func(text string) error {
+		s.note = &text
+		return nil
+	})
 	f.IntVarP(&s.conflict, "conflict-exit-code", "E", exitHeld, "the exit status when another client holds the lock (-n, -w)")
 }
 
@@ -188,6 +197,19 @@ func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = "timeout"
 	}
 	return pflag.NormalizedName(name)
+}
+
+// noteOf returns the text of --note, or the host name, process id and name of the program that works under the lock, such as
+// "web3 4711 backup.sh". It contains no arguments, because they can be secret.
+func (s *settings) noteOf(pid int, program ...string) string {
+	if s.note != nil {
+		return *s.note
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return strings.Join(append([]string{host, strconv.Itoa(pid)}, program...), " ")
 }
 
 // check returns an error if a flag has an impossible value.

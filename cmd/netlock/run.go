@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -39,7 +40,7 @@ func (r *runner) run(ctx context.Context, arg string, command []string) error {
 	if err != nil {
 		return fail(exitInternal, "run: the command cannot be guarded: %w", err)
 	}
-	lock, err := acquire(ctx, t)
+	lock, err := acquire(ctx, t, r.noteOf(os.Getpid(), filepath.Base(command[0])))
 	if err != nil {
 		g.dismiss()
 		return err

@@ -139,7 +139,8 @@ func (s *settings) withLock(ctx context.Context, arg, action string, do func(con
 	if err != nil {
 		return err
 	}
-	lock, err := acquire(ctx, t)
+	verb, _, _ := strings.Cut(action, " ")
+	lock, err := acquire(ctx, t, s.noteOf(os.Getpid(), "netlock", verb))
 	if errors.Is(err, errNested) {
 		lock, err = inherit(ctx, t)
 	}

@@ -49,18 +49,18 @@ func appendRow(b []byte, line string) []byte {
 }
 
 const (
-	// maxReply is the longest refusal or 257 in bytes: ESP32_FTPClient and FTPClient_Generic read a reply into 128 bytes, and
+	// MaxReply is the longest refusal or 257 in bytes: ESP32_FTPClient and FTPClient_Generic read a reply into 128 bytes, and
 	// treat a longer refusal as a success.
-	maxReply = 128
+	MaxReply = 128
 	// leastPath is how many bytes of its path a refusal keeps at least.
 	leastPath = 16
 	// ellipsis marks the place where a text was shortened.
 	ellipsis = "..."
 )
 
-// short returns the text of a reply of one line, shortened to maxReply.
+// short returns the text of a reply of one line, shortened to MaxReply.
 func (r Reply) short() string {
-	const room = maxReply - len("550 \r\n")
+	const room = MaxReply - len("550 \r\n")
 	text := r.Text
 	if r.Path != "" {
 		path := r.Path

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -104,7 +105,7 @@ func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Ins
 		if rule != nil {
 			adopted.Rule = &rule.holdRule
 		}
-		adopted.Shared, adopted.Directory = h.Shared, h.Directory
+		adopted.Shared, adopted.Directory, adopted.Note = h.Shared, h.Directory, cmp.Or(adopted.Note, h.Note)
 		out.records = append(out.records, Record{Kind: Granted, Cause: CauseAdopt, Hold: adopted, Replaces: h.Token, By: s.owner, At: now})
 		out.adopted = h.Token
 	case reason == bySession && h.unacknowledged: // the client repeats its request
@@ -121,7 +122,10 @@ func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Ins
 
 // newHold returns a hold of the session with the next token.
 func (st *State) newHold(s *sessionState, name Name, rule *Rule, now Instant) Hold {
-	return Hold{Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked, Job: s.job}
+	return Hold{
+		Name: name, Token: st.last + 1, Owner: s.owner, Acquired: now, Renewed: now, Rule: rule, Asked: s.settings.asked, Job: s.job,
+		Note: s.settings.note,
+	}
 }
 
 // grant gives the session the lock. Unless Disk.Free has just succeeded, the disk first makes the directory or checks that

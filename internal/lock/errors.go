@@ -60,6 +60,7 @@ func (e *SuspendedError) Error() string { return "not now: " + e.Reason + "; not
 type HeldError struct {
 	Refusal
 	Holder Owner         // the owner of its hold; of several, of the oldest
+	Note   string        // of that hold
 	Token  Token         // its token
 	Held   time.Duration // since it was acquired
 	Expiry
@@ -68,9 +69,10 @@ type HeldError struct {
 
 // Error is of the form "held by phoneacc@10.0.0.5 for 12s, expires in 5m48s", with Idle "... expires in 23h59m48s or 30m0s
 // after its last sign of life", with a position "held by phoneacc@10.0.0.5 for 12s; place 1 of 2 in the queue, expires in 5m48s".
-// It contains the name of the lock only with Below, and no time for a directory of the host.
+// A note follows the owner: "held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s". Error contains the name of the lock only with Below, and no
+// time for a directory of the host.
 func (e *HeldError) Error() string {
-	text := "held by " + e.Holder.String() + " for " + seconds(e.Held)
+	text := "held by " + e.Holder.String() + e.NoteText() + " for " + seconds(e.Held)
 	if e.Below {
 		text = string(e.Name) + " below it is " + text
 	}
@@ -78,6 +80,14 @@ func (e *HeldError) Error() string {
 		return text
 	}
 	return text + ", " + e.Expiry.Text() // the longest part comes last, since a client may cut a long reply
+}
+
+// NoteText returns the note as Error contains it: " (web3 4711 backup.sh)", or "" without a note.
+func (e *HeldError) NoteText() string {
+	if e.Note == "" {
+		return ""
+	}
+	return " (" + e.Note + ")"
 }
 
 // DelayedError reports that a lock was taken away from its holder a short time ago, and that no client gets it

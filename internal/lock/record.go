@@ -17,6 +17,7 @@ type Hold struct {
 	Asked Asked // limits that its client set
 	// Directory identifies the lock's directory; zero while it has none.
 	Directory DirectoryID
+	Note      string // the text of SetNote of the session that acquired it; "": none
 }
 
 // Asked has the limits that a client set for its next locks. They only shorten those of a rule.
@@ -124,9 +125,17 @@ type Entry struct {
 	By    Owner         // the client that caused it
 	Owner Owner         // of the hold
 	Held  time.Duration // of an end: age of the hold
-	Note  string
-	File  *Publication // of a publication
-	Job   bool         // the hold has Job set
+	Note  string        // of a grant: the note of the hold
+	File  *Publication  // of a publication
+	Job   bool          // the hold has Job set
+}
+
+// EntryNote returns the Note of the record's Entry.
+func (r *Record) EntryNote() string {
+	if r.Kind == Granted && r.Note == "" {
+		return r.Hold.Note
+	}
+	return r.Note
 }
 
 // Concerns reports whether the entry belongs to the history of a lock, a file or a directory. The history of a directory has the

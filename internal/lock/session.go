@@ -3,8 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Session is a client connection to a table: it acquires and releases locks. It is for use by several goroutines. Touch, Begin and End
@@ -61,6 +64,27 @@ func (s *Session) SetNonce(nonce string) error {
 // set changes the settings of the session.
 func (s *Session) set(change func(*settings)) {
 	s.table.do(func(*State, Instant) { change(&s.s.settings) })
+}
+
+// maxNote is the length of the longest note in bytes.
+const maxNote = 80
+
+// SetNote adds a text for people to the locks that the session acquires from now on. Without one, a lock that the session adopts keeps its
+// note. Spaces at the ends are removed, and several in a row become one. A note then has 1 to 80 bytes of UTF-8, all printable characters.
+func (s *Session) SetNote(note string) error {
+	note = strings.Join(strings.FieldsFunc(note, func(r rune) bool { return r == ' ' }), " ")
+	switch {
+	case note == "":
+		return errors.New("the note is empty")
+	case len(note) > maxNote:
+		return fmt.Errorf("the note is longer than %d bytes", maxNote)
+	case !utf8.ValidString(note):
+		return errors.New("the note is not UTF-8")
+	case strings.ContainsFunc(note, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("the note has a character that is not printable")
+	}
+	s.set(func(to *settings) { to.note = note })
+	return nil
 }
 
 // SetAge limits the age of the locks that the session acquires from now on. Their rule may end them sooner. 0 removes the limit.

@@ -160,6 +160,7 @@ type settings struct {
 	waits    bool // wait replaces the time in the rule
 	reader   bool
 	maxLocks int
+	note     string
 }
 
 // account is the holds of an account.

@@ -82,7 +82,7 @@ func timeLeft(at Time, now Instant) time.Duration {
 func (n *node) heldError(now Instant) *HeldError {
 	h := n.holds[0]
 	return &HeldError{
-		Refusal: Refusal{Name: n.name}, Holder: h.Owner, Token: h.Token, Held: max(now.Boot-h.Acquired.Boot, 0), Expiry: n.lastExpiry(now),
+		Refusal: Refusal{Name: n.name}, Holder: h.Owner, Note: h.Note, Token: h.Token, Held: max(now.Boot-h.Acquired.Boot, 0), Expiry: n.lastExpiry(now),
 	}
 }
 

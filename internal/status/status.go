@@ -25,6 +25,7 @@ type Lock struct {
 	NameEncoded string    `json:"name_encoded,omitempty"`
 	Holder      string    `json:"holder"` // the account
 	Address     string    `json:"address,omitempty"`
+	Note        string    `json:"note,omitempty"` // the text of SITE LOCK NOTE
 	Session     string    `json:"session,omitempty"`
 	Token       uint64    `json:"token"`
 	Acquired    time.Time `json:"acquired"`
@@ -136,6 +137,7 @@ type Event struct {
 	Waited      float64   `json:"waited_seconds,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
 	Automatic   bool      `json:"automatic,omitempty"`
+	Note        string    `json:"note,omitempty"` // of a grant in a history: the text of SITE LOCK NOTE
 }
 
 // Server is the state of a server.
@@ -166,7 +168,7 @@ func Locks(all []lock.Status, jobs *job.Manager, now lock.Instant) []Lock {
 
 func hold(s lock.Status, h lock.Hold, jobs *job.Manager, now lock.Instant) Lock {
 	l := Lock{
-		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Session: h.Owner.Session.String(),
+		Name: string(s.Name), NameEncoded: Encoded(string(s.Name)), Holder: h.Owner.Account, Address: h.Owner.Address, Note: h.Note, Session: h.Owner.Session.String(),
 		Token: uint64(h.Token), Acquired: h.Acquired.Wall.UTC(), Age: max(now.Boot-h.Acquired.Boot, 0).Seconds(), MaxIdle: h.Rule.MaxIdle.Seconds(),
 		Rule: h.Rule.Match, Shared: h.Shared, Waiting: s.Waiting,
 	}
@@ -206,8 +208,13 @@ func Sessions(all []lock.SessionStatus) []Session {
 func FromEntry(e lock.Entry) Event {
 	v := Event{
 		Time: e.At.Wall.UTC(), Event: string(e.Cause), Lock: string(e.Name), LockEncoded: Encoded(string(e.Name)), Token: uint64(e.Token),
-		Holder: e.Owner.String(), By: e.By.String(), Session: e.By.Session.String(), Held: e.Held.Seconds(), Reason: e.Note,
-		Automatic: e.Job,
+		Holder: e.Owner.String(), By: e.By.String(), Session: e.By.Session.String(), Held: e.Held.Seconds(), Automatic: e.Job,
+	}
+	switch e.Cause {
+	case lock.CauseAcquire, lock.CauseAdopt, lock.CauseRestore:
+		v.Note = e.Note
+	default:
+		v.Reason = e.Note
 	}
 	if e.File != nil {
 		v.Path, v.PathEncoded, v.Bytes, v.SHA256 = string(e.File.Path), Encoded(string(e.File.Path)), &e.File.Bytes, e.File.SHA256

@@ -71,12 +71,12 @@ type allParts [len(parts)]*part
 // entry is a lock of the last update.
 type entry struct {
 	status.Lock
-	text string // filterText of name and holder
+	text string // filterText of name, holder and note
 }
 
 // view is the part of the locks that a browser requests.
 type view struct {
-	Filter string // in the name or the holder of a lock
+	Filter string // in the name, the holder or the note of a lock
 	Page   int    // from 1
 	Admin  bool
 	Sort   string // a key of orders, with "-" before it for the opposite order; "": by name
@@ -174,7 +174,7 @@ func entries(locks []status.Lock) []*entry {
 			l.Expires.Time = l.Expires.Round(time.Second)
 		}
 		l.Age, l.ExpiresIn = 0, 0 // the script of the page computes them
-		all[i] = &entry{l, filterText(l.Name, l.Owner())}
+		all[i] = &entry{l, filterText(l.Name, l.Owner(), l.Note)}
 	}
 	slices.SortStableFunc(all, func(x, y *entry) int { return compare(&x.Lock, &y.Lock) })
 	return all

@@ -31,13 +31,13 @@ func inOrder(t *testing.T, page string, texts ...string) {
 func TestThePageOfALockHasItsHoldsQueueRuleFilesAndHistory(t *testing.T) {
 	size := int64(2048)
 	h := &house{
-		locks:   []status.Lock{{Name: "/locks/a", Token: 7, Holder: "joe", Address: "192.0.2.1"}, {Name: "/locks/b", Token: 8, Holder: "ann"}},
+		locks:   []status.Lock{{Name: "/locks/a", Token: 7, Holder: "joe", Address: "192.0.2.1", Note: "web3 <4711>"}, {Name: "/locks/b", Token: 8, Holder: "ann"}},
 		waiting: map[string][]status.Waiter{"/locks/a": make([]status.Waiter, perList+2)},
-		history: []status.Event{{Event: "acquire", Holder: "joe@192.0.2.1", Token: 7}, {Event: "publish", Path: "/a.tsv", Bytes: &size}},
+		history: []status.Event{{Event: "acquire", Holder: "joe@192.0.2.1", Token: 7, Note: "earlier <note>"}, {Event: "publish", Path: "/a.tsv", Bytes: &size}},
 	}
 	s := newSite(t, h, nil)
 	page := s.want(200, "joe@192.0.2.1", "/lock?name=/locks/a", nil, nil)
-	inOrder(t, page, "<dd>7</dd>", "and 2 more", "<dt>match</dt>", "/&lt;b&gt;", "/a.tsv", "2.0 KiB", "acquire")
+	inOrder(t, page, `<dt>Note</dt><dd class="whole">web3 &lt;4711&gt;</dd>`, "<dd>7</dd>", "and 2 more", "<dt>match</dt>", "/&lt;b&gt;", "/a.tsv", "2.0 KiB", "acquire", "earlier &lt;note&gt;")
 	if strings.Contains(page, "ann") || strings.Contains(page, "/break") || strings.Contains(page, "publish") {
 		t.Error(page)
 	}

@@ -212,14 +212,14 @@ func (s *site) logIn(user string) {
 
 func TestNamesAreEscaped(t *testing.T) {
 	h := &house{locks: []status.Lock{
-		{Name: "/<script>alert(1)</script>", Token: 1, Holder: "joe@192.0.2.1", Waiting: 2},
+		{Name: "/<script>alert(1)</script>", Token: 1, Holder: "joe@192.0.2.1", Waiting: 2, Note: "web3 <em>"},
 		{Name: "/caf\x8e_lock", Token: 2, Holder: "joe"},
 		{Name: "/a\"onmouseover=\u202ex\n", Token: 3, Holder: "joe"},
 	}, waiting: map[string][]status.Waiter{"/<script>alert(1)</script>": {{Account: "ann", Address: "192.0.2.2"}, {Account: "<b>", Address: "192.0.2.3"}}}}
 	s := newSite(t, h, nil)
 	s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: "/<img src=x>", Reason: "<i>"}})
 	page := s.want(200, "/&lt;script&gt;alert(1)&lt;/script&gt;", "/", nil, nil)
-	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann<wbr>@192.0.2.2", "/big\\x80file"} {
+	for _, want := range []string{`/caf\x8e_lock`, `/a&#34;onmouseover=\u202ex\n`, "/&lt;img src=x&gt;", "ann<wbr>@192.0.2.2", "joe<wbr>@192.0.2.1 <small>web3 &lt;em&gt;</small>", "/big\\x80file"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in\n%s", want, page)
 		}
@@ -228,6 +228,9 @@ func TestNamesAreEscaped(t *testing.T) {
 		if strings.Contains(page, never) {
 			t.Errorf("%q in\n%s", never, page)
 		}
+	}
+	if page := s.want(200, "web3 &lt;em&gt;", "/?q=web3", nil, nil); strings.Contains(page, "_lock") {
+		t.Errorf("a lock without the note in\n%s", page)
 	}
 }
 

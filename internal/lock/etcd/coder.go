@@ -118,7 +118,8 @@ func (c *coder) hold(h *lock.Hold) {
 	renewed := h.Renewed != h.Acquired
 	asked := h.Asked != lock.Asked{}
 	directory := h.Directory != lock.DirectoryID{}
-	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Job)
+	note := h.Note != ""
+	c.flags(&h.Shared, &renewed, &asked, &h.Asked.Release, &directory, &r.AllowCwd, &h.Job, &note)
 	c.owner(&h.Owner)
 	c.instant(&h.Acquired)
 	if renewed {
@@ -142,6 +143,9 @@ func (c *coder) hold(h *lock.Hold) {
 	number(c, &r.Grace)
 	number(c, &r.LockDelay)
 	text(c, &r.Release)
+	if note {
+		text(c, &h.Note)
+	}
 }
 
 // entry codes an entry of the history, with its time by the wall clock only.

@@ -41,7 +41,7 @@ func (l *Log) Size() int64 { return l.nextOffset.Load() - l.firstOffset.Load() }
 // entryOf returns the entry of the history for a record.
 func entryOf(r *lock.Record) lock.Entry {
 	h := &r.Hold
-	e := lock.Entry{At: r.At, Cause: r.Cause, Name: h.Name, Token: h.Token, By: r.By, Owner: h.Owner, Note: r.Note, File: r.File, Job: h.Job}
+	e := lock.Entry{At: r.At, Cause: r.Cause, Name: h.Name, Token: h.Token, By: r.By, Owner: h.Owner, Note: r.EntryNote(), File: r.File, Job: h.Job}
 	if r.Kind == lock.Ended && h.Acquired != (lock.Instant{}) {
 		e.Held = max(0, r.At.Boot-h.Acquired.Boot)
 	}

@@ -24,6 +24,18 @@ func TestKeysOfHolds(t *testing.T) {
 	}
 }
 
+// A value from a version without notes has no note, and a value without a note has the form of that version.
+func TestValuesWithoutANoteAreAsBeforeNotes(t *testing.T) {
+	const old = "\x01\x00" + "\x06ada\x00\x00\x00" + "\x0a\x06" + "\x06/**\x00\x00\x00\x00\x00\x00"
+	h, err := decodeHold([]byte(old), "/a", 1)
+	if err != nil || h.Note != "" || h.Rule.Match != "/**" || h.Owner.Account != "ada" {
+		t.Fatalf("%+v %v", h, err)
+	}
+	if got := encodeHold(h); got != old {
+		t.Errorf("got %q, want %q", got, old)
+	}
+}
+
 func TestValuesAreReadAsWritten(t *testing.T) {
 	at := lock.Instant{Wall: time.Unix(5, 7).UTC(), Boot: -time.Hour}
 	owner := lock.Owner{Account: "a\xff", Address: "::1", Session: 1<<63 | 5, Nonce: "n"}
@@ -32,7 +44,7 @@ func TestValuesAreReadAsWritten(t *testing.T) {
 		{Name: "/a", Token: 2, Owner: owner, Shared: true, Acquired: at, Renewed: lock.Instant{Wall: at.Wall, Boot: 3},
 			Rule:      &lock.Rule{Match: "/**", MaxAge: 1, MaxIdle: 2, OnDisconnect: "keep", Grace: 3, LockDelay: 4, Release: "user", AllowCwd: true},
 			Asked:     lock.Asked{Age: 5, Release: true, Grace: 6},
-			Directory: lock.DirectoryID{Inode: 1 << 63, Birth: -1, Parent: 3}},
+			Directory: lock.DirectoryID{Inode: 1 << 63, Birth: -1, Parent: 3}, Note: "web3 4711 ü"},
 	}
 	for _, want := range holds {
 		value := encodeHold(want)

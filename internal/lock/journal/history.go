@@ -19,7 +19,7 @@ func (l *line) isEntry() bool {
 func (l *line) entry() lock.Entry {
 	r := l.record
 	return lock.Entry{
-		At: r.At, Cause: r.Cause, Name: r.Hold.Name, Token: r.Hold.Token, By: r.By, Owner: r.Hold.Owner, Held: l.held, Note: r.Note, File: r.File,
+		At: r.At, Cause: r.Cause, Name: r.Hold.Name, Token: r.Hold.Token, By: r.By, Owner: r.Hold.Owner, Held: l.held, Note: r.EntryNote(), File: r.File,
 		Job: r.Hold.Job,
 	}
 }

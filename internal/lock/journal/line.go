@@ -183,6 +183,7 @@ func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 		}
 		c.rule(h.Rule)
 	}
+	text(c, `,"hold_note":`, &h.Note)
 }
 
 func (c *coder) rule(r *lock.Rule) {

@@ -22,7 +22,7 @@ func everyLine() []line {
 			Match: "**", MaxAge: 1, MaxIdle: 2, OnDisconnect: lock.KeepOnDisconnect, Grace: 3, LockDelay: 4,
 			Release: lock.ReleaseAnyone, AllowCwd: true,
 		},
-		Asked: lock.Asked{Age: 5, Release: true, Grace: 6}, Directory: lock.DirectoryID{Inode: 1<<64 - 1, Birth: -1, Parent: 3},
+		Asked: lock.Asked{Age: 5, Release: true, Grace: 6}, Directory: lock.DirectoryID{Inode: 1<<64 - 1, Birth: -1, Parent: 3}, Note: `web3 "ü" 4711%`,
 	}
 	short := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner, Acquired: at, Renewed: at}
 	ended := lock.Hold{Name: "/a_lock", Token: 1, Owner: owner}
@@ -63,6 +63,20 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 				t.Errorf("%s\ngot  %+v %+v\nwant %+v %+v", text, got, got.record, want, want.record)
 			}
 		}
+	}
+}
+
+// A line from a version without notes has no note, and a line without a note has the form of that version.
+func TestLinesWithoutANoteAreAsBeforeNotes(t *testing.T) {
+	const old = `{"grant":"/a_lock","token":1,"cause":"acquire","boot":5,"account":"ada","inode":3`
+	text := string(appendSum([]byte(old), []byte(old)))
+	var r, w coder
+	var l line
+	if err := r.readLine([]byte(text), &l); err != nil || l.record.Hold.Note != "" || l.record.Hold.Directory.Inode != 3 {
+		t.Fatalf("%v: %+v", err, l.record)
+	}
+	if w.writeLine(&l); string(w.b) != text+"\n" {
+		t.Errorf("got  %swant %s", w.b, text)
 	}
 }
 

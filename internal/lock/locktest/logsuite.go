@@ -197,6 +197,7 @@ func (s *logScene) holdUnchanged() {
 	r := s.grant("/d/a_lock")
 	s.commit(r)
 	h := &r.Hold
+	h.Note = "web3 4711 backup.sh"
 	h.Shared, h.Asked = true, lock.Asked{Age: time.Minute, Release: true, Grace: time.Second}
 	h.Directory = lock.DirectoryID{Inode: 1 << 63, Birth: -5, Parent: 3}
 	h.Renewed = s.bench.Now()
@@ -343,6 +344,7 @@ func (s *logScene) history() {
 		s.Skip("this log has no history")
 	}
 	r := s.grant("/a_lock")
+	r.Hold.Note = "web3 4711 backup.sh"
 	h := r.Hold
 	file := &lock.Publication{Path: "/a.tsv", Bytes: 7, SHA256: "00ff"}
 	publish := lock.Record{Kind: lock.Published, Cause: lock.CausePublish, Hold: h, By: h.Owner, At: s.bench.Now(), File: file}
@@ -359,6 +361,9 @@ func (s *logScene) history() {
 				}
 				w := lock.Entry{
 					At: want[n].At, Cause: want[n].Cause, Name: h.Name, Token: h.Token, By: want[n].By, Owner: h.Owner, Note: want[n].Note, File: want[n].File,
+				}
+				if w.Cause == lock.CauseAcquire {
+					w.Note = h.Note
 				}
 				if w.Cause == lock.CauseBreak {
 					w.Held = w.At.Boot - h.Acquired.Boot
