@@ -65,7 +65,7 @@ func (a *acquisition) markContested(n *node, out *outcome) {
 	}
 	for _, h := range n.holds {
 		if !h.contested && h.session != a.session && a.session.sameClient(h.session) {
-			out.do(func(*State) { h.contested = true })
+			out.do(holdContested{h})
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Ins
 		out.adopted = h.Token
 	case reason == bySession && h.unacknowledged: // the client repeats its request
 		st.renewHold(h, s.owner, now, out)
-		out.do(func(st *State) { st.applyAcknowledged(h.Name, h.Token, true) })
+		out.do(acknowledged{h.Name, h.Token, true})
 	default:
 		return false
 	}
@@ -183,8 +183,7 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 		}
 		out.records = append(out.records, r)
 		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // the session ended meanwhile
-			name, token := h.Name, h.Token
-			out.do(func(st *State) { st.applyAcknowledged(name, token, false) })
+			out.do(acknowledged{h.Name, h.Token, false})
 			out.refuse(ErrEnded)
 			return
 		}
@@ -196,13 +195,10 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
 	var held *HostError
 	waits := errors.As(failed, &held) && (c.waiter != nil || st.awaitHost(c, now, out))
-	out.do(func(st *State) { st.applyUnclaimed(c) })
+	out.do(unclaimed{c})
 	switch {
 	case waits:
-		out.do(func(st *State) {
-			c.node.blocked = &host{err: held, until: now.Boot + retryAfter}
-			st.agenda.set(&c.node.alarm, c.node.blocked.until)
-		})
+		out.do(nodeBlocked{c.node, &host{err: held, until: now.Boot + retryAfter}})
 		if c.waiter != nil {
 			out.setAlarm(&c.waiter.alarm, c.waiter.until)
 		}

@@ -10,8 +10,8 @@ import (
 const maxLost = 4096
 
 // apply makes the change of one record, and depends on nothing else: the same records always give the same state. A start applies a Granted
-// record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; volatile records
-// call some of them.
+// record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; a change
+// calls some of them.
 func (st *State) apply(r *Record) {
 	switch r.Kind {
 	case Granted:
@@ -22,7 +22,7 @@ func (st *State) apply(r *Record) {
 		st.applyChanged(r)
 	case Published: // changes no hold
 	default:
-		r.mutate(st)
+		r.change.applyTo(st)
 	}
 }
 

@@ -28,6 +28,9 @@ var (
 // errBarred is the reason why a free lock was not granted: a write bars it, or the log has no room.
 var errBarred error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
 
+// errDiskPanicked is the result of a change of a directory during which the disk panicked.
+var errDiskPanicked = errors.New("the disk panicked")
+
 // matchingError is an error that matches another one.
 type matchingError struct {
 	text string

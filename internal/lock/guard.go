@@ -49,6 +49,25 @@ func (st *State) permitAll(s *sessionState, writes []Write, questions []pathLock
 	return all, scope
 }
 
+// exclude decides whether the session may change directories now: whether no lock is held at or below the bars of the scope.
+func (st *State) exclude(s *sessionState, scope writeScope, now Instant, out *outcome) {
+	for _, name := range scope.bars {
+		n := st.lockWithin(s, name)
+		switch {
+		case n == nil:
+		case n.claim != nil:
+			out.busy = n.name
+			return
+		default:
+			held := n.heldError(now)
+			held.Below = n.name != name
+			out.refuse(held)
+			return
+		}
+	}
+	out.beginWrite(scope)
+}
+
 // names returns the locks that the decision about the path depends on.
 func (q pathLocks) names() []Name { return slices.Concat(q.guards, q.above) }
 

@@ -253,7 +253,7 @@ func (m *model) step() {
 	case dice < 81:
 		m.note("reload")
 		rules := mustRules(m.rules[m.random.IntN(2)]...)
-		m.table.do(func(st *State, now Instant) { st.applyRules(rules, now) })
+		m.table.beginReload(rules)
 		m.stale = m.stale[:0]
 		for name := range m.table.st.nodes {
 			m.stale = append(m.stale, name)
@@ -294,9 +294,9 @@ func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessi
 func (m *model) follow() {
 	m.note("%d names follow", len(m.stale))
 	n := min(len(m.stale), 1+m.random.IntN(4))
-	m.table.do(func(st *State, now Instant) { st.applyFollow(m.stale[:n], now) })
+	m.table.follow(m.stale[:n])
 	if m.stale = m.stale[n:]; n == 0 {
-		m.table.do(func(st *State, _ Instant) { st.applyFollowed() })
+		m.table.endReload()
 	}
 }
 
@@ -401,7 +401,7 @@ func (m *model) close() {
 	s := m.sessions[i]
 	m.sessions = slices.Delete(m.sessions, i, i+1)
 	m.note("close %s", s.ID())
-	m.table.do(func(st *State, now Instant) { st.applyClosed(s.s, now) })
+	m.table.endSession(s.s)
 	m.table.armHolds(s.s)
 	m.waiting = slices.DeleteFunc(m.waiting, m.isOver)
 }
@@ -427,7 +427,7 @@ func (m *model) endWrite() {
 	scope := m.pins[i]
 	m.pins = slices.Delete(m.pins, i, i+1)
 	m.note("end of write under %v", scope.pins)
-	m.table.do(func(st *State, _ Instant) { st.applyScope(scope, -1) })
+	m.table.endWrite(scope)
 }
 
 // undo takes a grant back. After that, the job of a hold that was adopted has the lock again.

@@ -158,7 +158,7 @@ func (st *State) next(now Instant, out *outcome) bool {
 	case a.node.blocked != nil && a.node.blocked.until > now.Boot:
 		out.setAlarm(a, a.node.blocked.until)
 	default:
-		out.do(func(st *State) { st.applyFree(a.node) })
+		out.do(nodeFreed{a.node})
 	}
 	return true
 }
@@ -176,7 +176,7 @@ func (st *State) endDue(h *liveHold, now Instant, out *outcome) {
 	if group && at <= now.Boot {
 		at, why = h.groupDeadline(now.Boot)
 		if at > now.Boot {
-			out.do(func(*State) { h.groupEnd = cachedDeadline{at, min(at, now.Boot+retryAfter)} })
+			out.do(groupEndCached{h, cachedDeadline{at, min(at, now.Boot+retryAfter)}})
 		}
 	}
 	if at = max(at, h.retry); at > now.Boot {

@@ -29,7 +29,7 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a queue is forgotten at an end", "apply.go", "\tst.recount(n)\n\tst.touch(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged", "\tst.recount(n)\n\tst.prune(n)\n}\n\nfunc (st *State) applyChanged"},
 	{"a queue is forgotten after a delay", "apply.go", "st.agenda.remove(&n.alarm)\n\tst.touch(n)", "st.agenda.remove(&n.alarm)"},
 	{"the names below are not counted", "index.go", "\t\t\tp.below++\n", ""},
-	{"a failed directory leaves the name busy", "acquire.go", "out.do(func(st *State) { st.applyUnclaimed(c) })", "_ = c"},
+	{"a failed directory leaves the name busy", "acquire.go", "out.do(unclaimed{c})", "_ = c"},
 	{"a reload keeps the old limits", "reload.go", "st.pools = make(map[poolKey]*pool)", "_ = st.pools"},
 	{"a limit is granted during a reload", "acquire.go", "if st.reloading && rule.contention.Limit > 0 {", "if false {"},
 	{"a reload forgets what is held", "reload.go", "if n.counted && !st.inForce(n.pool) {", "if false {"},

@@ -9,8 +9,8 @@ import (
 type Time = time.Duration
 
 // State is everything that a decision depends on. Decisions read it.
-// [State.apply] changes it. Beside that, the table itself sets the values of a start, signs of life, alarms, the queues to serve, and the
-// begin of work on a directory. State is not for use by several goroutines: a [Table] guards it with one mutex.
+// [State.apply] changes it by a record or a change. Methods of the table and of sessions make the changes that need no decision: those of a
+// start and a reload, settings, signs of life, alarms, and the begin of work on a directory. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
 // The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {

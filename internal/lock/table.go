@@ -117,12 +117,7 @@ func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 		case id != h.Directory:
 			h.Directory = id
-			_, err = t.decide(ctx, func(now Instant, out *outcome) {
-				if is := t.st.nodes[h.Name].byToken(h.Token); is != nil {
-					h.Rule = is.Rule
-				}
-				out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: h.Owner, At: now})
-			})
+			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h, now, out) })
 		}
 		if err != nil {
 			return err
@@ -206,12 +201,17 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 	}
 }
 
-// do applies a volatile change that needs no decision.
-func (t *Table) do(mutate func(st *State, now Instant)) {
+// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow:
+//
+//	defer t.endChange(t.beginChange())
+func (t *Table) beginChange() (now Instant) {
 	t.mu.Lock()
+	return t.clock.Now()
+}
+
+// endChange serves the queues that a change has concerned, and releases the mutex.
+func (t *Table) endChange(now Instant) {
 	defer t.mu.Unlock()
-	now := t.clock.Now()
-	t.st.apply(&Record{mutate: func(st *State) { mutate(st, now) }})
 	t.hurryLocked()
 	t.settleLocked(now)
 }
@@ -268,7 +268,7 @@ func (t *Table) hurryLocked() {
 // disk panics, so that no name stays claimed.
 func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	ctx = context.WithoutCancel(ctx)
-	err = errors.New("the disk panicked")
+	err = errDiskPanicked
 	var id DirectoryID
 	var note string
 	defer func() {

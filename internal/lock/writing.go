@@ -89,11 +89,17 @@ func (t *Table) awaitPublications(ctx context.Context) {
 
 // runPinned runs fn, and then ends the write.
 func (t *Table) runPinned(k writeScope, fn func() error) error {
-	defer t.do(func(st *State, _ Instant) { st.applyScope(k, -1) })
+	defer t.endWrite(k)
 	if err := t.checkValid(); err != nil {
 		return err
 	}
 	return fn()
+}
+
+// endWrite ends a write.
+func (t *Table) endWrite(k writeScope) {
+	defer t.endChange(t.beginChange())
+	t.st.applyScope(k, -1)
 }
 
 // Exclude runs fn while no lock is held at or below the names, and bars grants there meanwhile. It serves to remove and rename directories
@@ -102,23 +108,7 @@ func (t *Table) runPinned(k writeScope, fn func() error) error {
 func (s *Session) Exclude(ctx context.Context, names []Name, fn func() error) error {
 	t := s.table
 	scope := writeScope{bars: names}
-	_, err := t.decide(ctx, func(now Instant, out *outcome) {
-		for _, name := range names {
-			n := t.st.lockWithin(s.s, name)
-			switch {
-			case n == nil:
-			case n.claim != nil:
-				out.busy = n.name
-				return
-			default:
-				held := n.heldError(now)
-				held.Below = n.name != name
-				out.refuse(held)
-				return
-			}
-		}
-		out.beginWrite(scope)
-	})
+	_, err := t.decide(ctx, func(now Instant, out *outcome) { t.st.exclude(s.s, scope, now, out) })
 	if err != nil {
 		return err
 	}
