@@ -141,10 +141,11 @@ type LostError struct {
 
 // Error is of the form "taken away 12s ago: older than 6m0s".
 func (e *LostError) Error() string {
-	return "taken away " + seconds(e.Ago) + " ago: " + e.why()
+	return "taken away " + seconds(e.Ago) + " ago: " + e.Why()
 }
 
-func (e *LostError) why() string {
+// Why returns why the lock was taken away, such as "older than 6m0s".
+func (e *LostError) Why() string {
 	switch e.Cause {
 	case CauseExpire:
 		if e.Note != "" {
