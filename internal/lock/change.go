@@ -41,13 +41,13 @@ type acknowledged struct {
 
 func (d acknowledged) applyTo(st *State) { st.applyAcknowledged(d.name, d.token, d.delivered) }
 
-// alarmSet sets an alarm.
-type alarmSet struct {
-	a  *alarm
+// timerSet sets a timer.
+type timerSet struct {
+	t  *timer
 	at Time
 }
 
-func (d alarmSet) applyTo(st *State) { st.agenda.set(d.a, d.at) }
+func (d timerSet) applyTo(st *State) { st.timers.set(d.t, d.at) }
 
 // nodeFreed ends a lock_delay, or the wait for a directory of the host.
 type nodeFreed struct{ n *node }
@@ -62,7 +62,7 @@ type nodeBlocked struct {
 
 func (d nodeBlocked) applyTo(st *State) {
 	d.n.blocked = d.h
-	st.agenda.set(&d.n.alarm, d.h.until)
+	st.timers.set(&d.n.timer, d.h.until)
 }
 
 // holdContested records that another session of the holder's account and address was refused the lock.

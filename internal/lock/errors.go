@@ -25,8 +25,8 @@ var (
 	ErrEnded               = errors.New("the session has ended")
 )
 
-// errBarred is the reason why a free lock was not granted: a write bars it, or the log has no room.
-var errBarred error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
+// errExcluded is the reason why a free lock was not granted: a write excludes it, or the log has no room.
+var errExcluded error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
 
 // errDiskPanicked is the result of a change of a directory during which the disk panicked.
 var errDiskPanicked = errors.New("the disk panicked")

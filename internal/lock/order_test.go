@@ -482,7 +482,7 @@ func TestASessionThatDoesNotPollLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// The wait for a lock ends while a rename above it bars grants.
+// The wait for a lock ends while a rename above it excludes grants.
 func TestATimeoutReportsWhatDelaysAFreeLock(t *testing.T) {
 	b := newScene(t, lock.Rule{Match: "/dir/*", LockDelay: time.Second, Contention: &lock.Contention{Wait: time.Minute}})
 	h := b.acquire(b.open("a"), "/dir/x")

@@ -24,8 +24,8 @@ func (o *outcome) do(c change) {
 	o.records = append(o.records, Record{change: c})
 }
 
-// setAlarm sets an alarm.
-func (o *outcome) setAlarm(a *alarm, at Time) { o.do(alarmSet{a, at}) }
+// setTimer sets a timer.
+func (o *outcome) setTimer(x *timer, at Time) { o.do(timerSet{x, at}) }
 
 // addClaim starts a change of a directory.
 func (o *outcome) addClaim(c *claim) {

@@ -59,7 +59,7 @@ func (st *State) follow(n *node, at Instant) {
 			st.joinPool(w)
 		}
 	}
-	st.touch(n)
+	st.markDirty(n)
 }
 
 // endReload ends a reload: the counts of limits are complete, so their queues are served.
@@ -68,5 +68,5 @@ func (t *Table) endReload() {
 	st := t.st
 	st.reloading = false
 	st.vacated = slices.AppendSeq(st.vacated, maps.Values(st.pools))
-	st.touch(st.nodes["/"])
+	st.markDirty(st.nodes["/"])
 }

@@ -165,7 +165,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hol
 	t := s.table
 	for checked := false; ; checked = true {
 		var r result
-		a := &acquisition{session: s.s, name: n, wake: wake, unbars: t.st.unbars.Load()}
+		a := &acquisition{session: s.s, name: n, wake: wake, vacancies: t.st.vacancies.Load()}
 		a.diskFree = t.disk != nil && t.disk.Free(n)
 		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
 		if held, ok := err.(*HeldError); ok && !checked && held.Name == n && t.endIfHostRemoved(ctx, n) {
@@ -314,11 +314,11 @@ func (t *Table) endSession(s *sessionState) bool {
 	return true
 }
 
-// armHolds sets the alarms of a session that has ended, and reports whether it has holds.
+// armHolds sets the timers of a session that has ended, and reports whether it has holds.
 func (t *Table) armHolds(s *sessionState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	defer t.hurryLocked()
+	defer t.wakeReaperLocked()
 	steps := 0
 	for _, h := range s.holds {
 		t.st.arm(h)

@@ -40,7 +40,7 @@ type Table struct {
 	checkValid func() error
 	start      uint32
 	changed    chan struct{} // has a message if something expires before the time that NextExpiry returned; size 1
-	retry      chan struct{} // has a message if the field stuck is no longer empty; size 1
+	retry      chan struct{} // has a message if the field unserved is no longer empty; size 1
 
 	reload sync.Mutex // held by one SetRules at a time
 
@@ -49,8 +49,8 @@ type Table struct {
 	out             outcome // the decision under way
 	handOverOutcome outcome // the hand-over under way
 	busy            map[Name]chan struct{}
-	stuck           map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
-	awaited         Time              // the last result of NextExpiry
+	unserved        map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
+	nextWake        Time              // the last result of NextExpiry
 	sessions        uint64            // number of the last session
 	appended        Position          // end of the last record in the log
 }
@@ -73,10 +73,10 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, checkValid: o.Valid,
 		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
-		st:      newState(o.Rules, o.Disk != nil),
-		busy:    make(map[Name]chan struct{}),
-		stuck:   make(map[Name]struct{}),
-		awaited: never,
+		st:       newState(o.Rules, o.Disk != nil),
+		busy:     make(map[Name]chan struct{}),
+		unserved: make(map[Name]struct{}),
+		nextWake: never,
 	}
 	loaded, err := o.Log.Load(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		}
 		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
-	t.st.touched, t.st.vacated = t.st.touched[:0], nil
+	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil
 	if err := t.checkDirectories(ctx, loaded.Holds); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 		}
 		t.commitLocked(out)
 		r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
-		t.settleLocked(now)
+		t.serveQueuesLocked(now)
 		after := t.appended
 		t.mu.Unlock()
 		if err != nil {
@@ -212,8 +212,8 @@ func (t *Table) beginChange() (now Instant) {
 // endChange serves the queues that a change has concerned, and releases the mutex.
 func (t *Table) endChange(now Instant) {
 	defer t.mu.Unlock()
-	t.hurryLocked()
-	t.settleLocked(now)
+	t.wakeReaperLocked()
+	t.serveQueuesLocked(now)
 }
 
 // nextTokenLocked returns the largest token that the next grant may get. Other records that have room count as grants.
@@ -250,13 +250,13 @@ func (t *Table) commitLocked(out *outcome) {
 			w.wake()
 		}
 	}
-	t.hurryLocked()
+	t.wakeReaperLocked()
 }
 
-// hurryLocked wakes the caller of NextExpiry if something expires before the time that it returned.
-func (t *Table) hurryLocked() {
-	if due := t.st.agenda.next(); due < t.awaited {
-		t.awaited = due
+// wakeReaperLocked wakes the caller of NextExpiry if something expires before the time that it returned.
+func (t *Table) wakeReaperLocked() {
+	if due := t.st.timers.next(); due < t.nextWake {
+		t.nextWake = due
 		select {
 		case t.changed <- struct{}{}:
 		default:
