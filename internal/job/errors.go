@@ -34,6 +34,11 @@ type Error struct {
 	Since  time.Time
 }
 
+// takenAway is the reason why a lock was taken away. Its text is made for a reply, because the end is observed with the table's mutex held.
+type takenAway struct{ lost lock.LostError }
+
+func (e *takenAway) Error() string { return e.lost.Why() }
+
 // ErrAutomatic is the error of a client that releases a lock which its job holds automatically. It matches fs.ErrPermission.
 var ErrAutomatic error = automaticError{}
 

@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -162,9 +161,8 @@ func (m *Manager) Observe(r *lock.Record) {
 		switch r.Cause {
 		case lock.CauseExpire, lock.CauseBreak, lock.CauseHostGone: // after an idle end the job may continue
 			lost := lock.LostError{Cause: r.Cause, Limit: r.Limit, By: r.By, Note: r.Note}
-			_, why, _ := strings.Cut(lost.Error(), ": ")
 			if v := g.visit; v.refused == nil {
-				v.refuse(&Error{Cause: Lost, By: r.By, Token: g.token, When: r.At.Wall, Why: errors.New(why)}, r.Hold.Owner, "", r.At)
+				v.refuse(&Error{Cause: Lost, By: r.By, Token: g.token, When: r.At.Wall, Why: &takenAway{lost}}, r.Hold.Owner, "", r.At)
 			}
 		}
 		m.endGrant(g)

@@ -497,7 +497,7 @@ func TestABrokenLockRefusesTheRest(t *testing.T) {
 	if n := len(s.jobs.Refused()); n != 1 {
 		t.Errorf("%d refused jobs", n)
 	}
-	a.refused("1/x", "lock taken away at ")
+	a.refused("1/x", ": broken by root, stuck")
 	if n := s.jobs.Clear("/www/1/.lock", "a", "10.0.0.7"); n != 1 {
 		t.Errorf("%d cleared", n)
 	}

@@ -9,12 +9,12 @@ import (
 
 // acquisition is the attempt of a session to acquire a lock.
 type acquisition struct {
-	session  *sessionState
-	name     Name
-	wake     func()  // nil: the session does not wait
-	waiter   *waiter // the session waits already; nil: a new attempt
-	diskFree bool    // the result of Disk.Free
-	unbars   uint64  // the value of State.unbars before that call
+	session   *sessionState
+	name      Name
+	wake      func()  // nil: the session does not wait
+	waiter    *waiter // the session waits already; nil: a new attempt
+	diskFree  bool    // the result of Disk.Free
+	vacancies uint64  // the value of State.vacancies before that call
 }
 
 // acquire decides whether a session gets a lock now, after its directory is made, after a wait, or not at all.
@@ -29,7 +29,7 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 		return
 	}
 	rule := st.rules.find(a.name)
-	if n != nil && len(n.holds) > 0 && st.reacquire(s, n, rule, now, out) {
+	if n != nil && len(n.holds) > 0 && st.adoptOrConfirm(s, n, rule, now, out) {
 		return
 	}
 	if rule == nil {
@@ -66,7 +66,7 @@ func (a *acquisition) markContested(n *node, out *outcome) {
 	}
 	for _, h := range n.holds {
 		if !h.contested && h.session != a.session && a.session.sameClient(h.session) {
-			out.do(func(*State) { h.contested = true })
+			out.do(holdContested{h})
 		}
 	}
 }
@@ -93,9 +93,9 @@ func (st *State) checkMayAcquire(a *acquisition, now Instant) error {
 	return nil
 }
 
-// reacquire grants a lock that the session's job holds already: it adopts a hold of another session of the job, or renews a hold whose grant
+// adoptOrConfirm grants a lock that the session's job holds already: it adopts a hold of another session of the job, or renews a hold whose grant
 // the session did not receive. It returns false if there is no such hold.
-func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Instant, out *outcome) bool {
+func (st *State) adoptOrConfirm(s *sessionState, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, reason, _ := st.holdOf(s, n.name, now)
 	switch {
 	case reason == byNonce && n.pins > 0: // wait for the end of a write under the old token
@@ -110,7 +110,7 @@ func (st *State) reacquire(s *sessionState, n *node, rule *compiledRule, now Ins
 		out.adopted = h.Token
 	case reason == bySession && h.unacknowledged: // the client repeats its request
 		st.renewHold(h, s.owner, now, out)
-		out.do(func(st *State) { st.applyAcknowledged(h.Name, h.Token, true) })
+		out.do(acknowledged{h.Name, h.Token, true})
 	default:
 		return false
 	}
@@ -129,9 +129,9 @@ func (st *State) newHold(s *sessionState, name Name, rule *Rule, now Instant) Ho
 }
 
 // grant gives the session the lock. Unless Disk.Free has just succeeded, the disk first makes the directory or checks that
-// the name is free. While something bars the name the outcome is busy.
+// the name is free. While something excludes the name the outcome is busy.
 func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *outcome) {
-	if out.busy = st.barredBy(a.name); out.busy != "" {
+	if out.busy = st.excludedBy(a.name); out.busy != "" {
 		return
 	}
 	n := st.nodes[a.name]
@@ -146,7 +146,7 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 	case n != nil && len(n.holds) > 0: // shared holds have one directory
 		r.Hold.Shared, r.Hold.Directory = true, n.holds[0].Directory
 	default:
-		if r.Hold.Shared = a.session.shares(rule); st.disk && !(a.diskFree && a.unbars == st.unbars.Load()) {
+		if r.Hold.Shared = a.session.shares(rule); st.disk && !(a.diskFree && a.vacancies == st.vacancies.Load()) {
 			out.addClaim(&claim{record: r, isGrant: true, waiter: a.waiter, wake: a.wake})
 			return
 		}
@@ -187,8 +187,7 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 		}
 		out.records = append(out.records, r)
 		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // the session ended meanwhile
-			name, token := h.Name, h.Token
-			out.do(func(st *State) { st.applyAcknowledged(name, token, false) })
+			out.do(acknowledged{h.Name, h.Token, false})
 			out.refuse(ErrEnded)
 			return
 		}
@@ -200,15 +199,12 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
 	var held *HostError
 	waits := errors.As(failed, &held) && (c.waiter != nil || st.awaitHost(c, now, out))
-	out.do(func(st *State) { st.applyUnclaimed(c) })
+	out.do(unclaimed{c})
 	switch {
 	case waits:
-		out.do(func(st *State) {
-			c.node.blocked = &host{err: held, until: now.Boot + retryAfter}
-			st.agenda.set(&c.node.alarm, c.node.blocked.until)
-		})
+		out.do(nodeBlocked{c.node, &host{err: held, until: now.Boot + retryAfter}})
 		if c.waiter != nil {
-			out.setAlarm(&c.waiter.alarm, c.waiter.until)
+			out.setTimer(&c.waiter.timer, c.waiter.until)
 		}
 	case c.waiter != nil:
 		out.unqueue(c.waiter, failed)

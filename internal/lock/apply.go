@@ -10,8 +10,8 @@ import (
 const maxLost = 4096
 
 // apply makes the change of one record, and depends on nothing else: the same records always give the same state. A start applies a Granted
-// record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; volatile records
-// call some of them.
+// record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; a change
+// calls some of them.
 func (st *State) apply(r *Record) {
 	switch r.Kind {
 	case Granted:
@@ -22,14 +22,14 @@ func (st *State) apply(r *Record) {
 		st.applyChanged(r)
 	case Published: // changes no hold
 	default:
-		r.mutate(st)
+		r.change.applyTo(st)
 	}
 }
 
 func (st *State) applyGranted(r *Record) {
 	n := st.addNode(r.Hold.Name)
 	h := &liveHold{Hold: r.Hold, node: n, session: st.sessionOf(r.Hold.Owner, r.At.Boot), idleFrom: r.At.Boot}
-	h.alarm.hold = h
+	h.timer.hold = h
 	if old := n.byToken(r.Replaces); old != nil {
 		switch {
 		case r.Cause != CauseAdopt:
@@ -48,7 +48,7 @@ func (st *State) applyGranted(r *Record) {
 		if c.waiter != nil {
 			c.waiter.claim = nil
 		}
-		st.touch(n)
+		st.markDirty(n)
 	}
 	st.last = max(st.last, h.Token)
 	if n.holds == nil {
@@ -74,7 +74,7 @@ func (st *State) applyEnded(r *Record) {
 	note := r.Note
 	if c := n.claim; c != nil && !c.isGrant && c.record.Hold.Token == h.Token {
 		n.claim, note = nil, c.record.Note
-		st.unbar(n) // nothing was granted there meanwhile
+		st.unexclude(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
 	if r.takesAway() {
@@ -84,14 +84,14 @@ func (st *State) applyEnded(r *Record) {
 		}
 		if len(n.holds) == 0 && h.Rule.LockDelay > 0 {
 			n.delay = later(r.At.Boot, h.Rule.LockDelay)
-			st.agenda.set(&n.alarm, n.delay)
+			st.timers.set(&n.timer, n.delay)
 		}
 	}
 	if len(n.holds) == 0 {
 		n.lastFreed = r.At.Boot
 	}
 	st.recount(n)
-	st.touch(n)
+	st.markDirty(n)
 	st.prune(n)
 }
 
@@ -104,7 +104,7 @@ func (st *State) applyChanged(r *Record) {
 	if c := n.claim; c != nil && c.addsDirectory {
 		n.claim = nil
 		st.expected -= c.expects
-		st.touch(n)
+		st.markDirty(n)
 	}
 	h.Hold = r.Hold
 	st.arm(h)
@@ -165,13 +165,13 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	st.armAll(n)
 	st.recount(n)
-	st.unbar(n)
+	st.unexclude(n)
 	st.prune(n)
 }
 
 func (st *State) applyQueued(w *waiter) {
 	n := st.addNode(w.node.name)
-	w.node, w.alarm.waiter = n, w
+	w.node, w.timer.waiter = n, w
 	st.tickets++
 	w.ticket = st.tickets
 	n.queue = append(n.queue, w)
@@ -181,7 +181,7 @@ func (st *State) applyQueued(w *waiter) {
 		w.session.waiters = make(map[*waiter]struct{})
 	}
 	w.session.waiters[w] = struct{}{}
-	st.agenda.set(&w.alarm, w.until)
+	st.timers.set(&w.timer, w.until)
 }
 
 func (st *State) applyUnqueued(w *waiter, why error) {
@@ -196,7 +196,7 @@ func (st *State) applyUnqueued(w *waiter, why error) {
 		}
 	}
 	delete(w.session.waiters, w)
-	st.agenda.remove(&w.alarm)
+	st.timers.remove(&w.timer)
 	n := w.node
 	if n.queue = withoutWaiter(n.queue, w); len(n.queue) == 0 {
 		delete(st.queues, n)
@@ -205,7 +205,7 @@ func (st *State) applyUnqueued(w *waiter, why error) {
 		w.pool.queue = withoutWaiter(w.pool.queue, w)
 		st.dropPool(w.pool)
 	}
-	st.touch(n)
+	st.markDirty(n)
 	st.prune(n)
 }
 
@@ -216,7 +216,7 @@ func withoutWaiter(waiters []*waiter, w *waiter) []*waiter {
 	return waiters
 }
 
-// applyClosed ends a session. Table.armHolds sets the alarms of its holds afterwards.
+// applyClosed ends a session. Table.armHolds sets the timers of its holds afterwards.
 func (st *State) applyClosed(s *sessionState, at Instant) {
 	s.closed, s.closedAt = true, at.Boot
 	for w := range s.waiters {
@@ -238,15 +238,15 @@ func (st *State) applyScope(k writeScope, by int) {
 		n.pins += by
 		if n.pins == 0 {
 			st.armAll(n)
-			st.touch(n)
+			st.markDirty(n)
 			st.prune(n)
 		}
 	}
-	for _, name := range k.bars {
-		st.barred[name] += by
-		if st.barred[name] == 0 {
-			delete(st.barred, name)
-			st.unbar(cmp.Or(st.nodes[name], &node{name: name}))
+	for _, name := range k.excluded {
+		st.excluded[name] += by
+		if st.excluded[name] == 0 {
+			delete(st.excluded, name)
+			st.unexclude(cmp.Or(st.nodes[name], &node{name: name}))
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (st *State) applyAcknowledged(name Name, token Token, delivered bool) {
 // applyFree ends a lock_delay, or the wait for a directory of the host.
 func (st *State) applyFree(n *node) {
 	n.delay, n.blocked = 0, nil
-	st.agenda.remove(&n.alarm)
-	st.touch(n)
+	st.timers.remove(&n.timer)
+	st.markDirty(n)
 	st.prune(n)
 }

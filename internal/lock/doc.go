@@ -16,7 +16,7 @@
 //
 // Start reading at [State] in state.go. A decision reads the State, changes nothing, and returns an outcome: a list of records and a
 // reply. acquire.go decides grants, release.go decides ends, guard.go changes of files, next.go those that become due.
-// apply.go changes the State. Then read table.go: it makes a decision, applies it and appends it to the log in one step, and serves
-// the queues (serve.go). The rest of the server calls the methods of [Session] in session.go, writing.go, jobs.go and automatic_table.go.
+// apply.go changes the State by a record, change.go has the changes that are not logged. Then read table.go: it makes a decision, applies it and appends it to the log in one step, and serves
+// the queues (serve.go). The rest of the server calls the methods of [Session] in session.go, writing.go, and jobs.go.
 // docs/design.md has an overview.
 package lock

@@ -25,8 +25,11 @@ var (
 	ErrEnded               = errors.New("the session has ended")
 )
 
-// errBarred is the reason why a free lock was not granted: a write bars it, or the log has no room.
-var errBarred error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
+// errExcluded is the reason why a free lock was not granted: a write excludes it, or the log has no room.
+var errExcluded error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
+
+// errDiskPanicked is the result of a change of a directory during which the disk panicked.
+var errDiskPanicked = errors.New("the disk panicked")
 
 // matchingError is an error that matches another one.
 type matchingError struct {
@@ -148,10 +151,11 @@ type LostError struct {
 
 // Error is of the form "taken away 12s ago: older than 6m0s".
 func (e *LostError) Error() string {
-	return "taken away " + seconds(e.Ago) + " ago: " + e.why()
+	return "taken away " + seconds(e.Ago) + " ago: " + e.Why()
 }
 
-func (e *LostError) why() string {
+// Why returns why the lock was taken away, such as "older than 6m0s".
+func (e *LostError) Why() string {
 	switch e.Cause {
 	case CauseExpire:
 		if e.Note != "" {

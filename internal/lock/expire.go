@@ -45,7 +45,7 @@ func (t *Table) decideDue() (claims []*claim, more bool) {
 			claims = append(claims, t.out.claim)
 		}
 		t.commitLocked(&t.out)
-		t.settleLocked(now)
+		t.serveQueuesLocked(now)
 	}
 	return claims, true
 }
@@ -73,11 +73,11 @@ func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 	now := t.clock.Now().Boot
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	due := t.st.agenda.next()
+	due := t.st.timers.next()
 	if suspended && due != never {
 		due = max(due, now+retryAfter)
 	}
-	t.awaited = due
+	t.nextWake = due
 	if due == never {
 		return 0, false
 	}
@@ -87,7 +87,7 @@ func (t *Table) NextExpiry() (in time.Duration, ok bool) {
 // Changed has a value when something expires before the time that NextExpiry returned last.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
-// Run keeps the clock exact and serves the queues of stuck names. It returns nil when ctx ends.
+// Run keeps the clock exact and serves the unserved queues. It returns nil when ctx ends.
 func (t *Table) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -99,6 +99,6 @@ func (t *Table) Run(ctx context.Context) error {
 			t.clock.Exact()
 		case <-t.retry:
 		}
-		t.serveStuck(ctx)
+		t.serveUnserved(ctx)
 	}
 }

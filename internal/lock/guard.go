@@ -8,32 +8,32 @@ import (
 
 // writeScope has the names that do not change during a write.
 type writeScope struct {
-	pins []Name // no hold of these names ends
-	bars []Name // no lock is granted at or below these names
+	pins     []Name // no hold of these names ends
+	excluded []Name // no lock is granted at or below these names
 
 	publications int // the number of records that the write may append
 }
 
-func (k writeScope) empty() bool { return len(k.pins)+len(k.bars) == 0 }
+func (k writeScope) empty() bool { return len(k.pins)+len(k.excluded) == 0 }
 
 // permitAll decides whether the session may make all the writes now, and returns the holds that allow them. Its record pins these holds and
-// bars the other locks that protect or contain one of the paths; scope lists both.
-func (st *State) permitAll(s *sessionState, writes []Write, questions []pathLocks, now Instant, out *outcome) (all []Permit, scope writeScope) {
+// excludes the other locks that protect or contain one of the paths; scope lists both.
+func (st *State) permitAll(s *sessionState, writes []Write, paths []pathLocks, now Instant, out *outcome) (all []Permit, scope writeScope) {
 	all = make([]Permit, len(writes))
 	for i, w := range writes {
-		for _, name := range questions[i].names() {
+		for _, name := range paths[i].names() {
 			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.addsDirectory {
 				out.busy = name
 				return nil, writeScope{}
 			}
 		}
 		var err error
-		if all[i], err = st.permit(s, w, questions[i], now); err != nil {
+		if all[i], err = st.permit(s, w, paths[i], now); err != nil {
 			out.refuse(err)
 			return nil, writeScope{}
 		}
 	}
-	for i, q := range questions {
+	for i, q := range paths {
 		for _, name := range slices.Concat(q.guards, q.lockable) {
 			scope.add(name, st.held(name))
 		}
@@ -49,12 +49,31 @@ func (st *State) permitAll(s *sessionState, writes []Write, questions []pathLock
 	return all, scope
 }
 
+// exclude decides whether the session may change directories now: whether no lock is held at or below the excluded names of the scope.
+func (st *State) exclude(s *sessionState, scope writeScope, now Instant, out *outcome) {
+	for _, name := range scope.excluded {
+		n := st.lockWithin(s, name)
+		switch {
+		case n == nil:
+		case n.claim != nil:
+			out.busy = n.name
+			return
+		default:
+			held := n.heldError(now)
+			held.Below = n.name != name
+			out.refuse(held)
+			return
+		}
+	}
+	out.beginWrite(scope)
+}
+
 // names returns the locks that the decision about the path depends on.
 func (q pathLocks) names() []Name { return slices.Concat(q.guards, q.above) }
 
-// add pins a lock that is held, and bars one that is not.
+// add pins a lock that is held, and excludes one that is not.
 func (k *writeScope) add(name Name, held bool) {
-	names := &k.bars
+	names := &k.excluded
 	if held {
 		names = &k.pins
 	}
@@ -75,7 +94,7 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 	}
 	var refused *ProtectedError
 	for _, name := range q.guards {
-		h, err := st.usableHold(holder, w, name, false, now)
+		h, err := st.writableHold(holder, w, name, false, now)
 		switch {
 		case err == nil && permit.Lock == "":
 			permit = Permit{Lock: name, Token: h.Token, Owner: h.Owner}
@@ -98,7 +117,7 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 	if permit.Around == "" {
 		return permit, nil
 	}
-	h, err := st.usableHold(s, w, permit.Around, true, now)
+	h, err := st.writableHold(s, w, permit.Around, true, now)
 	if err != nil {
 		return Permit{}, &ProtectedError{Path: w.Path, Lock: permit.Around, Why: err, Inside: true}
 	}
@@ -106,10 +125,10 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 	return permit, nil
 }
 
-// usableHold returns the hold of a lock by which the session may make a change. With inside, the lock contains the path, and the session must
+// writableHold returns the hold of a lock by which the session may make a change. With inside, the lock contains the path, and the session must
 // act for the hold. Otherwise the lock protects the path, and the session must belong to the holder's job, unless the rule accepts its
 // account: otherwise a job that lost the lock could change the files of the account's next job.
-func (st *State) usableHold(s *sessionState, w Write, name Name, inside bool, now Instant) (*liveHold, error) {
+func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, now Instant) (*liveHold, error) {
 	began, token := w.Permit.Lock, w.Permit.Token
 	if inside {
 		began, token = w.Permit.Around, w.Permit.AroundToken

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// The functions of this file update the counters and indexes of a State. apply and its parts call them, and the table calls touch.
+// The functions of this file update the counters and indexes of a State. apply and its parts call them, and the table calls markDirty.
 
 // unlink removes a hold from its node and its session.
 func (st *State) unlink(h *liveHold) {
 	n, s := h.node, h.session
 	i := slices.Index(n.holds, h)
 	n.holds = slices.Delete(n.holds, i, i+1)
-	st.agenda.remove(&h.alarm)
+	st.timers.remove(&h.timer)
 	if s.holds[h.Name] == h {
 		delete(s.holds, h.Name)
 	}
@@ -92,7 +92,7 @@ func (st *State) addNode(name Name) *node {
 		return n
 	}
 	n := &node{name: name, parent: st.addNode(name.Parent())}
-	n.alarm.node = n
+	n.timer.node = n
 	st.nodes[name] = n
 	if n.parent.children == nil {
 		n.parent.children = make(map[Name]*node)
@@ -107,7 +107,7 @@ func (st *State) prune(n *node) {
 		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
 		delete(st.nodes, n.name)
 		delete(n.parent.children, n.name)
-		st.agenda.remove(&n.alarm)
+		st.timers.remove(&n.timer)
 		n = n.parent
 	}
 }
@@ -144,13 +144,14 @@ func (st *State) dropPool(p *pool) {
 	}
 }
 
-// touch makes settleLocked serve the queue of the node.
-func (st *State) touch(n *node) { st.touched = append(st.touched, n) }
+// markDirty makes serveQueuesLocked serve the queue of the node.
+func (st *State) markDirty(n *node) { st.dirty = append(st.dirty, n) }
 
-// unbar touches the node, for decisions that wait for the end of its bar, and all queues below it, in the order of their first sessions.
-func (st *State) unbar(n *node) {
-	st.unbars.Add(1)
-	st.touch(n)
+// unexclude makes the table offer the node and the names below it to waiting sessions again, in the order of the first session of each queue.
+// It also wakes the decisions that wait for the node.
+func (st *State) unexclude(n *node) {
+	st.vacancies.Add(1)
+	st.markDirty(n)
 	var below []*node
 	for q := range st.queues {
 		if q != n && q.name.Within(n.name) {
@@ -158,5 +159,5 @@ func (st *State) unbar(n *node) {
 		}
 	}
 	slices.SortFunc(below, func(a, b *node) int { return cmp.Compare(a.queue[0].ticket, b.queue[0].ticket) })
-	st.touched = append(st.touched, below...)
+	st.dirty = append(st.dirty, below...)
 }

@@ -23,17 +23,15 @@ func (t *Table) Granted() bool {
 
 // EndAt makes the session's hold of the name end at the time at the latest, with the cause. It replaces the time of an earlier call; 0
 // removes it. EndAt reports whether the session holds the name.
-func (s *Session) EndAt(n Name, at Time, why Cause) (held bool) {
-	s.table.do(func(st *State, now Instant) {
-		h := s.s.holds[n]
-		if h == nil || h.unacknowledged {
-			return
-		}
-		held = true
-		h.endAt, h.endCause = at, why
-		st.arm(h)
-	})
-	return held
+func (s *Session) EndAt(n Name, at Time, why Cause) bool {
+	defer s.table.endChange(s.table.beginChange())
+	h := s.s.holds[n]
+	if h == nil || h.unacknowledged {
+		return false
+	}
+	h.endAt, h.endCause = at, why
+	s.table.st.arm(h)
+	return true
 }
 
 // Remark appends a record to the history that changes nothing, with a cause such as CauseRefuse. hold has the name of the lock and the

@@ -166,7 +166,7 @@ func (m *model) observe(r *Record) {
 		if slices.Contains(pin.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
 			m.fail("%s changed during a write", r.Hold.Name)
 		}
-		if slices.Contains(pin.bars, r.Hold.Name) && r.Kind == Granted {
+		if slices.Contains(pin.excluded, r.Hold.Name) && r.Kind == Granted {
 			m.fail("%s was granted during a write", r.Hold.Name)
 		}
 	}
@@ -202,7 +202,7 @@ func (m *model) try(f func(now Instant, out *outcome)) (r result, err error) {
 		r.granted = *t.out.granted
 	}
 	t.commitLocked(&t.out)
-	t.settleLocked(now)
+	t.serveQueuesLocked(now)
 	if r.claim != nil {
 		m.tasks = append(m.tasks, r.claim)
 	}
@@ -253,7 +253,7 @@ func (m *model) step() {
 	case dice < 81:
 		m.note("reload")
 		rules := mustRules(m.rules[m.random.IntN(2)]...)
-		m.table.do(func(st *State, now Instant) { st.applyRules(rules, now) })
+		m.table.beginReload(rules)
 		m.stale = m.stale[:0]
 		for name := range m.table.st.nodes {
 			m.stale = append(m.stale, name)
@@ -294,9 +294,9 @@ func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessi
 func (m *model) follow() {
 	m.note("%d names follow", len(m.stale))
 	n := min(len(m.stale), 1+m.random.IntN(4))
-	m.table.do(func(st *State, now Instant) { st.applyFollow(m.stale[:n], now) })
+	m.table.follow(m.stale[:n])
 	if m.stale = m.stale[n:]; n == 0 {
-		m.table.do(func(st *State, _ Instant) { st.applyFollowed() })
+		m.table.endReload()
 	}
 }
 
@@ -344,7 +344,7 @@ func (m *model) acquire() {
 		queued = len(n.queue)
 	}
 	r, err := m.try(func(now Instant, out *outcome) {
-		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: m.random.IntN(2) == 0, unbars: m.table.st.unbars.Load()}
+		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: m.random.IntN(2) == 0, vacancies: m.table.st.vacancies.Load()}
 		m.table.st.acquire(a, now, out)
 	})
 	switch {
@@ -401,7 +401,7 @@ func (m *model) close() {
 	s := m.sessions[i]
 	m.sessions = slices.Delete(m.sessions, i, i+1)
 	m.note("close %s", s.ID())
-	m.table.do(func(st *State, now Instant) { st.applyClosed(s.s, now) })
+	m.table.endSession(s.s)
 	m.table.armHolds(s.s)
 	m.waiting = slices.DeleteFunc(m.waiting, m.isOver)
 }
@@ -427,7 +427,7 @@ func (m *model) endWrite() {
 	scope := m.pins[i]
 	m.pins = slices.Delete(m.pins, i, i+1)
 	m.note("end of write under %v", scope.pins)
-	m.table.do(func(st *State, _ Instant) { st.applyScope(scope, -1) })
+	m.table.endWrite(scope)
 }
 
 // undo takes a grant back. After that, the job of a hold that was adopted has the lock again.
@@ -462,7 +462,7 @@ func (m *model) settle() {
 		return
 	}
 	if !m.log.full {
-		m.table.serveStuck(context.Background())
+		m.table.serveUnserved(context.Background())
 	}
 	if tasks, _ := m.table.decideDue(); len(tasks) > 0 {
 		m.tasks = append(m.tasks, tasks...)
@@ -506,11 +506,11 @@ func (m *model) check() {
 				m.fail("%s: the session does not have its hold", name)
 			}
 			m.undone[h.Token] = h.unacknowledged
-			m.checkAlarm(h, now.Boot)
+			m.checkTimer(h, now.Boot)
 			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.holdRule {
 				m.fail("%s token %d does not follow the rules in force", name, h.Token)
 			}
-			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.alarm.at <= now.Boot {
+			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.timer.at <= now.Boot {
 				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
 			}
 		}
@@ -575,29 +575,29 @@ func (m *model) check() {
 	m.checkReplay()
 }
 
-// checkAlarm finds a hold that will not end at its time.
-func (m *model) checkAlarm(h *liveHold, now Time) {
+// checkTimer finds a hold that will not end at its time.
+func (m *model) checkTimer(h *liveHold, now Time) {
 	n := h.node
 	if n.below > 0 || n.cannotEnd() {
-		return // the end of what scope it sets the alarm
+		return // the end of what scope it sets the timer
 	}
 	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.retry <= now {
 		m.fail("%s token %d is older than %s", n.name, h.Token, age)
 	}
-	if at, why := h.deadline(now); at != never && (h.alarm.index == 0 || h.alarm.at > max(at, h.retry, now+retryAfter)) {
-		m.fail("%s token %d has no alarm (%s)", n.name, h.Token, why)
+	if at, why := h.deadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.retry, now+retryAfter)) {
+		m.fail("%s token %d has no timer (%s)", n.name, h.Token, why)
 	}
 }
 
 // checkQueue finds a session that waits for a lock that it could have.
 func (m *model) checkQueue(n *node, now Instant) {
 	for _, w := range n.queue {
-		if w.alarm.index == 0 || w.alarm.at > max(w.until, now.Boot+retryAfter) {
-			m.fail("%s waits for %s without an alarm", w.session.owner, n.name)
+		if w.timer.index == 0 || w.timer.at > max(w.until, now.Boot+retryAfter) {
+			m.fail("%s waits for %s without a timer", w.session.owner, n.name)
 		}
 	}
-	if (n.delay > now.Boot || n.blocked != nil) && n.alarm.index == 0 {
-		m.fail("%s is kept back without an alarm", n.name)
+	if (n.delay > now.Boot || n.blocked != nil) && n.timer.index == 0 {
+		m.fail("%s is kept back without a timer", n.name)
 	}
 	if len(n.queue) == 0 || m.invalid || m.log.full {
 		return

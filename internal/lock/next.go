@@ -126,16 +126,16 @@ func (h *liveHold) limit(why Cause) time.Duration {
 	return 0
 }
 
-// arm sets the alarm of a hold to its deadline. Signs of life do not move the alarm, so it may ring too early.
+// arm sets the timer of a hold to its deadline. Signs of life do not move the timer, so it may fire too early.
 func (st *State) arm(h *liveHold) {
 	at, _ := h.latest()
 	if h.Rule.MaxIdle > 0 {
 		at = min(at, later(h.idleFrom, h.Rule.MaxIdle))
 	}
-	st.agenda.set(&h.alarm, max(at, h.retry))
+	st.timers.set(&h.timer, max(at, h.retry))
 }
 
-// armAll sets the alarms of the holds of n anew, after the reason for a delay has gone.
+// armAll sets the timers of the holds of n anew, after the reason for a delay has gone.
 func (st *State) armAll(n *node) {
 	for _, h := range n.holds {
 		st.arm(h)
@@ -145,20 +145,20 @@ func (st *State) armAll(n *node) {
 // next decides the first thing that is due, and returns false if nothing is: the end of a hold or its delay, the end of a wait, or the end
 // of a time without grants. The caller applies the outcome and calls next again.
 func (st *State) next(now Instant, out *outcome) bool {
-	if st.agenda.next() > now.Boot {
+	if st.timers.next() > now.Boot {
 		return false
 	}
-	switch a := st.agenda[0]; {
-	case a.hold != nil:
-		st.endDue(a.hold, now, out)
-	case a.waiter != nil:
-		st.timeOut(a.waiter, now, out)
-	case a.node.delay > now.Boot:
-		out.setAlarm(a, a.node.delay)
-	case a.node.blocked != nil && a.node.blocked.until > now.Boot:
-		out.setAlarm(a, a.node.blocked.until)
+	switch due := st.timers[0]; {
+	case due.hold != nil:
+		st.endDue(due.hold, now, out)
+	case due.waiter != nil:
+		st.timeOut(due.waiter, now, out)
+	case due.node.delay > now.Boot:
+		out.setTimer(due, due.node.delay)
+	case due.node.blocked != nil && due.node.blocked.until > now.Boot:
+		out.setTimer(due, due.node.blocked.until)
 	default:
-		out.do(func(st *State) { st.applyFree(a.node) })
+		out.do(nodeFreed{due.node})
 	}
 	return true
 }
@@ -169,18 +169,18 @@ func (st *State) endDue(h *liveHold, now Instant, out *outcome) {
 	restores := h.unacknowledged && st.restorable(h)
 	group := len(n.holds) == 1 && n.below > 0 && !restores
 	if group && now.Boot < h.groupEnd.until { // a member has ended
-		out.setAlarm(&h.alarm, h.groupEnd.until)
+		out.setTimer(&h.timer, h.groupEnd.until)
 		return
 	}
 	at, why := h.deadline(now.Boot)
 	if group && at <= now.Boot {
 		at, why = h.groupDeadline(now.Boot)
 		if at > now.Boot {
-			out.do(func(*State) { h.groupEnd = cachedDeadline{at, min(at, now.Boot+retryAfter)} })
+			out.do(groupEndCached{h, cachedDeadline{at, min(at, now.Boot+retryAfter)}})
 		}
 	}
 	if at = max(at, h.retry); at > now.Boot {
-		out.setAlarm(&h.alarm, at)
+		out.setTimer(&h.timer, at)
 		return
 	}
 	end := Record{Cause: why, Limit: h.limit(why), Late: now.Boot - at}
@@ -193,7 +193,7 @@ func (st *State) endDue(h *liveHold, now Instant, out *outcome) {
 	}
 	switch {
 	case ends == nil || n.cannotEnd():
-		out.setAlarm(&h.alarm, now.Boot+retryAfter)
+		out.setTimer(&h.timer, now.Boot+retryAfter)
 	case restores:
 		st.revertAdoption(h, now, out)
 	default:
@@ -268,9 +268,9 @@ func (n *node) eachBelow(do func(*liveHold)) {
 func (st *State) timeOut(w *waiter, now Instant, out *outcome) {
 	switch {
 	case w.until > now.Boot:
-		out.setAlarm(&w.alarm, w.until)
+		out.setTimer(&w.timer, w.until)
 	case w.claim != nil && w.claim.begun:
-		out.setAlarm(&w.alarm, now.Boot+retryAfter)
+		out.setTimer(&w.timer, now.Boot+retryAfter)
 	default:
 		out.unqueue(w, st.timeoutError(w, now))
 	}
@@ -283,7 +283,7 @@ func (st *State) timeoutError(w *waiter, now Instant) error {
 	}
 	refused := st.conflict(&acquisition{session: w.session, name: w.node.name, waiter: w}, rule, now)
 	if refused == nil {
-		return &TimeoutError{Waited: now.Boot - w.since, Err: errBarred}
+		return &TimeoutError{Waited: now.Boot - w.since, Err: errExcluded}
 	}
 	queue := st.queueOf(w.node.name)
 	refused.setPosition(QueuePosition{At: slices.Index(queue, w) + 1, Of: len(queue)})
@@ -309,7 +309,7 @@ func (st *State) handOver(n *node, now Instant, out *outcome) bool {
 	if a.heldAt(n, rule) || st.conflict(a, rule, now) != nil { // heldAt avoids the cost of an error about a thousand holds
 		return false
 	}
-	if st.barredBy(n.name) != "" {
+	if st.excludedBy(n.name) != "" {
 		return false
 	}
 	if err := st.checkMayAcquire(a, now); err != nil {

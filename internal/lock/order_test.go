@@ -482,7 +482,7 @@ func TestASessionThatDoesNotPollLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// The wait for a lock ends while a rename above it bars grants.
+// The wait for a lock ends while a rename above it excludes grants.
 func TestATimeoutReportsWhatDelaysAFreeLock(t *testing.T) {
 	b := newScene(t, lock.Rule{Match: "/dir/*", LockDelay: time.Second, Contention: &lock.Contention{Wait: time.Minute}})
 	h := b.acquire(b.open("a"), "/dir/x")
@@ -504,7 +504,7 @@ func TestALimitRefusalShowsTheQueue(t *testing.T) {
 	}
 }
 
-// A lock whose directory is being made or removed is not free.
+// A lock is not free while its directory is being made or removed, or its parent is being renamed.
 func TestAViewShowsAChangeUnderWay(t *testing.T) {
 	b := withDirectories(t)
 	a, other := b.open("a"), b.open("b")
@@ -520,7 +520,8 @@ func TestAViewShowsAChangeUnderWay(t *testing.T) {
 	b.acquire(a, "/locks/x")
 	b.disk.OnRemove(func(lock.Hold) error { return look() })
 	b.release(a, "/locks/x", nil)
-	if looks != 2 {
+	b.is(a.Exclude(b.ctx, []lock.Name{"/locks"}, look), nil)
+	if looks != 3 {
 		t.Errorf("%d looks", looks)
 	}
 }

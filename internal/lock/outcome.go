@@ -19,38 +19,36 @@ func (o *outcome) reset() {
 	*o = outcome{records: o.records[:0]}
 }
 
-// do adds a volatile change.
-func (o *outcome) do(mutate func(*State)) {
-	o.records = append(o.records, Record{mutate: mutate})
+// do adds a change that is not logged.
+func (o *outcome) do(c change) {
+	o.records = append(o.records, Record{change: c})
 }
 
-// setAlarm sets an alarm.
-func (o *outcome) setAlarm(a *alarm, at Time) {
-	o.do(func(st *State) { st.agenda.set(a, at) })
-}
+// setTimer sets a timer.
+func (o *outcome) setTimer(x *timer, at Time) { o.do(timerSet{x, at}) }
 
 // addClaim starts a change of a directory.
 func (o *outcome) addClaim(c *claim) {
-	o.records = append(o.records, Record{waiter: c.waiter, mutate: func(st *State) { st.applyClaimed(c) }})
+	o.records = append(o.records, Record{waiter: c.waiter, change: claimed{c}})
 	o.claim = c
 }
 
 // queue has a session wait.
 func (o *outcome) queue(w *waiter) {
-	o.do(func(st *State) { st.applyQueued(w) })
+	o.do(queued{w})
 	o.waiter = w
 }
 
 // beginWrite begins a write.
 func (o *outcome) beginWrite(k writeScope) {
 	if !k.empty() {
-		o.do(func(st *State) { st.applyScope(k, +1) })
+		o.do(writeBegun{k})
 	}
 }
 
 // unqueue ends the waiting of a session, with an error or nil.
 func (o *outcome) unqueue(w *waiter, why error) {
-	o.records = append(o.records, Record{waiter: w, mutate: func(st *State) { st.applyUnqueued(w, why) }})
+	o.records = append(o.records, Record{waiter: w, change: unqueued{w, why}})
 }
 
 // refuse sets the error of the reply.

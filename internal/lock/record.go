@@ -101,9 +101,9 @@ type Record struct {
 
 	// Only State.apply and the table read the next fields. They are not in the log.
 
-	mutate func(*State) // without a kind: the change
-	claim  *claim       // of Granted: the claim that it fulfils; nil: none
-	waiter *waiter      // the waiter to wake; of Granted, its waiting is over
+	change change  // without a kind: the change
+	claim  *claim  // of Granted: the claim that it fulfils; nil: none
+	waiter *waiter // the waiter to wake; of Granted, its waiting is over
 }
 
 // isChange reports whether the record is a change of a hold or a file.

@@ -40,7 +40,7 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 	case gone && r.Cause == CauseRelease: // another job may have worked meanwhile, so the client gets a *LostError
 		st.endByHost(h, now, out)
 		if s := st.sessions[r.By.Session]; s != nil { // it gets the error now
-			out.forgive(s, r.Hold.Name)
+			out.do(lossForgiven{s, r.Hold.Name})
 		}
 		out.refuse(&LostError{Name: r.Hold.Name, Token: r.Hold.Token, Cause: CauseHostGone, By: Owner{Account: HostAccount}, At: now})
 	case gone || failed == nil:
@@ -48,24 +48,11 @@ func (st *State) removed(c *claim, note string, failed error, now Instant, out *
 		out.records = append(out.records, r)
 	default:
 		out.refuse(failed)
-		out.do(func(st *State) { st.applyUnclaimed(c) })
+		out.do(unclaimed{c})
 		if r.Cause != CauseRelease && r.Cause != CauseBreak { // State.next tries again
-			out.do(func(st *State) {
-				h.retry = later(now.Boot, min(retryAfter<<min(h.failures, 10), maxBackoff))
-				h.failures++
-				st.arm(h)
-			})
+			out.do(endPostponed{h, later(now.Boot, min(retryAfter<<min(h.failures, 10), maxBackoff))})
 		}
 	}
-}
-
-// forgive deletes the note that a session lost a hold of the name, after the client has received that error.
-func (o *outcome) forgive(s *sessionState, name Name) {
-	o.do(func(st *State) {
-		if delete(s.lost, name); len(s.lost) == 0 && !s.lostMany {
-			delete(st.losers, s)
-		}
-	})
 }
 
 // release decides whether a session may release a lock: now, or when its directory is removed.
@@ -77,7 +64,7 @@ func (st *State) release(s *sessionState, name Name, now Instant, out *outcome) 
 	}
 	h, err := st.releasable(s, name, now)
 	if _, lost := s.lost[name]; lost {
-		out.forgive(s, name)
+		out.do(lossForgiven{s, name}) // the client gets the error now
 	}
 	switch {
 	case err != nil:
@@ -94,7 +81,7 @@ func (st *State) markUndelivered(granted Hold, out *outcome) {
 		out.refuse(ErrStale)
 		return
 	}
-	out.do(func(st *State) { st.applyAcknowledged(h.Name, h.Token, false) })
+	out.do(acknowledged{h.Name, h.Token, false})
 }
 
 // revertAdoption undoes an adoption: the earlier session has its hold again, so its job keeps the lock.
@@ -149,6 +136,14 @@ func (st *State) renewHold(h *liveHold, by Owner, now Instant, out *outcome) {
 	renewed := h.Hold
 	renewed.Renewed = now
 	out.records = append(out.records, Record{Kind: Changed, Cause: CauseRenew, Hold: renewed, By: by, At: now})
+}
+
+// restoredDirectory decides that a loaded hold has the directory of h.
+func (st *State) restoredDirectory(h Hold, now Instant, out *outcome) {
+	if is := st.nodes[h.Name].byToken(h.Token); is != nil {
+		h.Rule = is.Rule
+	}
+	out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: h.Owner, At: now})
 }
 
 // addDirectory claims a directory for the files in a held lock that has none.

@@ -11,27 +11,31 @@ import (
 func (t *Table) SetRules(rules *Rules) {
 	t.reload.Lock()
 	defer t.reload.Unlock()
-	t.do(func(st *State, now Instant) { st.applyRules(rules, now) })
+	t.beginReload(rules)
 	for names := range slices.Chunk(t.namesWhere(t.allNodes, func(*node) bool { return true }), followBatch) {
-		t.do(func(st *State, now Instant) { st.applyFollow(names, now) })
+		t.follow(names)
 	}
-	t.do(func(st *State, _ Instant) { st.applyFollowed() })
+	t.endReload()
 }
 
 // followBatch is the number of names that follow a reload at a time.
 const followBatch = 64
 
-// applyRules makes all decisions use the rules. Holds and limits follow name by name, see follow.
-func (st *State) applyRules(rules *Rules, at Instant) {
+// beginReload makes all decisions use the rules. Holds and limits follow name by name, see follow.
+func (t *Table) beginReload(rules *Rules) {
+	defer t.endChange(t.beginChange())
+	st := t.st
 	st.rules, st.reloading = rules, true
 	st.pools = make(map[poolKey]*pool)
 }
 
-// applyFollow makes names follow the current rules.
-func (st *State) applyFollow(names []Name, at Instant) {
+// follow makes names follow the current rules.
+func (t *Table) follow(names []Name) {
+	now := t.beginChange()
+	defer t.endChange(now)
 	for _, name := range names {
-		if n := st.nodes[name]; n != nil {
-			st.follow(n, at)
+		if n := t.st.nodes[name]; n != nil {
+			t.st.follow(n, now)
 		}
 	}
 }
@@ -55,12 +59,14 @@ func (st *State) follow(n *node, at Instant) {
 			st.joinPool(w)
 		}
 	}
-	st.touch(n)
+	st.markDirty(n)
 }
 
-// applyFollowed ends a reload: the counts of limits are complete, so their queues are served.
-func (st *State) applyFollowed() {
+// endReload ends a reload: the counts of limits are complete, so their queues are served.
+func (t *Table) endReload() {
+	defer t.endChange(t.beginChange())
+	st := t.st
 	st.reloading = false
 	st.vacated = slices.AppendSeq(st.vacated, maps.Values(st.pools))
-	st.touch(st.nodes["/"])
+	st.markDirty(st.nodes["/"])
 }

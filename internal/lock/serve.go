@@ -8,17 +8,17 @@ import (
 
 // The functions of this file serve the queues.
 
-// settleLocked serves the queues of vacated limits and touched names, and wakes decisions that wait for these names.
-func (t *Table) settleLocked(now Instant) {
+// serveQueuesLocked serves the queues of vacated limits and dirty names, and wakes decisions that wait for these names.
+func (t *Table) serveQueuesLocked(now Instant) {
 	st := t.st
-	for i := 0; i < len(st.touched) || len(st.vacated) > 0; { // a hand-over may add more
+	for i := 0; i < len(st.dirty) || len(st.vacated) > 0; { // a hand-over may add more
 		if len(st.vacated) > 0 { // first, because sessions of several names wait in one order
 			p := st.vacated[0]
 			st.vacated = st.vacated[1:]
 			t.fillLocked(p, now)
 			continue
 		}
-		n := st.touched[i]
+		n := st.dirty[i]
 		i++
 		if changed := t.busy[n.name]; changed != nil {
 			close(changed)
@@ -26,8 +26,8 @@ func (t *Table) settleLocked(now Instant) {
 		}
 		t.serveLocked(n, now)
 	}
-	clear(st.touched)
-	st.touched, st.vacated = st.touched[:0], nil
+	clear(st.dirty)
+	st.dirty, st.vacated = st.dirty[:0], nil
 }
 
 // fillLocked serves the sessions that wait for a limit, in their order, until the limit is reached.
@@ -44,7 +44,7 @@ func (t *Table) fillLocked(p *pool, now Instant) {
 func (t *Table) serveLocked(n *node, now Instant) {
 	for more := true; more && len(n.queue) > 0; {
 		if t.checkValid() != nil || !t.log.Room(t.nextTokenLocked()) {
-			t.markStuckLocked(n.name)
+			t.markUnservedLocked(n.name)
 			return
 		}
 		t.handOverOutcome.reset()
@@ -53,23 +53,23 @@ func (t *Table) serveLocked(n *node, now Instant) {
 	}
 }
 
-// markStuckLocked makes Run serve the queue of the name when the server may change locks and the log has room.
-func (t *Table) markStuckLocked(n Name) {
-	if len(t.stuck) == 0 {
+// markUnservedLocked makes Run serve the queue of the name when the server may change locks and the log has room.
+func (t *Table) markUnservedLocked(n Name) {
+	if len(t.unserved) == 0 {
 		select {
 		case t.retry <- struct{}{}:
 		default:
 		}
 	}
-	t.stuck[n] = struct{}{}
+	t.unserved[n] = struct{}{}
 }
 
-// serveStuck waits for room in the log, at most a second, and serves the queues of stuck names.
-func (t *Table) serveStuck(ctx context.Context) {
+// serveUnserved waits for room in the log, at most a second, and serves the unserved queues.
+func (t *Table) serveUnserved(ctx context.Context) {
 	t.mu.Lock()
-	stuck, token := len(t.stuck) > 0, t.nextTokenLocked()
+	waiting, token := len(t.unserved) > 0, t.nextTokenLocked()
 	t.mu.Unlock()
-	if !stuck || t.checkValid() != nil {
+	if !waiting || t.checkValid() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -79,11 +79,11 @@ func (t *Table) serveStuck(ctx context.Context) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name := range t.stuck {
+	for name := range t.unserved {
 		if n := t.st.nodes[name]; n != nil {
-			t.st.touch(n)
+			t.st.markDirty(n)
 		}
 	}
-	clear(t.stuck)
-	t.settleLocked(t.clock.Now())
+	clear(t.unserved)
+	t.serveQueuesLocked(t.clock.Now())
 }

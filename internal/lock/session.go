@@ -21,6 +21,11 @@ type Session struct {
 // maxNonce is the length of the longest nonce.
 const maxNonce = 128
 
+var (
+	errLongNonce      = errors.New("the word is longer than 128 characters")
+	errNonceCharacter = errors.New("the word has a character that is not visible ASCII")
+)
+
 // goneTimeout bounds the check of the directory of a lock that is about to be refused.
 const goneTimeout = 100 * time.Millisecond
 
@@ -29,12 +34,12 @@ func (t *Table) Open(o Owner) *Session { return t.open(&sessionState{owner: o}) 
 
 func (t *Table) open(s *sessionState) *Session {
 	s.network = NetworkOf(s.owner.Address)
-	t.do(func(st *State, now Instant) {
-		t.sessions++
-		s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now
-		s.lastActivity.Store(int64(now.Boot))
-		st.sessions[s.owner.Session] = s
-	})
+	now := t.beginChange()
+	defer t.endChange(now)
+	t.sessions++
+	s.owner.Session, s.opened = newSessionID(t.start, t.sessions), now
+	s.lastActivity.Store(int64(now.Boot))
+	t.st.sessions[s.owner.Session] = s
 	return &Session{table: t, id: s.owner.Session, s: s}
 }
 
@@ -52,18 +57,15 @@ func (s *Session) Owner() Owner {
 // with which they were acquired. A nonce is at most 128 visible ASCII characters.
 func (s *Session) SetNonce(nonce string) error {
 	if len(nonce) > maxNonce {
-		return errors.New("the word is longer than 128 characters")
+		return errLongNonce
 	}
 	if strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("the word has a character that is not visible ASCII")
+		return errNonceCharacter
 	}
-	s.table.do(func(*State, Instant) { s.s.owner.Nonce = nonce })
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.owner.Nonce = nonce
 	return nil
-}
-
-// set changes the settings of the session.
-func (s *Session) set(change func(*settings)) {
-	s.table.do(func(*State, Instant) { change(&s.s.settings) })
 }
 
 // maxNote is the length of the longest note in bytes.
@@ -83,32 +85,48 @@ func (s *Session) SetNote(note string) error {
 	case strings.ContainsFunc(note, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return errors.New("the note has a character that is not printable")
 	}
-	s.set(func(to *settings) { to.note = note })
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.note = note
 	return nil
 }
 
 // SetAge limits the age of the locks that the session acquires from now on. Their rule may end them sooner. 0 removes the limit.
 func (s *Session) SetAge(age time.Duration) {
-	s.set(func(to *settings) { to.asked.Age = max(age, 0) })
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.asked.Age = max(age, 0)
 }
 
 // SetDisconnect makes the locks that the session acquires from now on end when the grace after the end of its connection is over. Their
 // rule may end them sooner.
 func (s *Session) SetDisconnect(grace time.Duration) {
-	s.set(func(to *settings) { to.asked.Release, to.asked.Grace = true, max(grace, 0) })
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.asked.Release, s.s.settings.asked.Grace = true, max(grace, 0)
 }
 
 // SetWait sets the time that AcquireOrWait waits from now on, in place of the time in the rules. 0: it does not wait.
 func (s *Session) SetWait(d time.Duration) {
-	s.set(func(to *settings) { to.wait, to.waits = max(d, 0), true })
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.wait, s.s.settings.waits = max(d, 0), true
 }
 
 // SetReader sets whether the session only reads protected files. Readers hold locks together if the rule has ReadersShare.
-func (s *Session) SetReader(reader bool) { s.set(func(to *settings) { to.reader = reader }) }
+func (s *Session) SetReader(reader bool) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.reader = reader
+}
 
 // SetMaxLocks sets the number of locks of the account at which the session gets no more; 0: no limit. Held locks stay, and the session
 // may adopt them.
-func (s *Session) SetMaxLocks(n int) { s.set(func(to *settings) { to.maxLocks = n }) }
+func (s *Session) SetMaxLocks(n int) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.s.settings.maxLocks = n
+}
 
 // Touch is a sign of life of the client, for max_idle.
 func (s *Session) Touch() { s.s.lastActivity.Store(int64(s.table.clock.Now().Boot)) }
@@ -173,7 +191,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hol
 	t := s.table
 	for checked := false; ; checked = true {
 		var r result
-		a := &acquisition{session: s.s, name: n, wake: wake, unbars: t.st.unbars.Load()}
+		a := &acquisition{session: s.s, name: n, wake: wake, vacancies: t.st.vacancies.Load()}
 		a.diskFree = t.disk != nil && t.disk.Free(n)
 		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
 		if held, ok := err.(*HeldError); ok && !checked && held.Name == n && t.endIfHostRemoved(ctx, n) {
@@ -305,24 +323,28 @@ func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
 // Close ends the session after its connection and its transfers. The grace of holds with on_disconnect = release begins; those without a
 // grace end, or end later if members or a write under way delay that. Other holds stand. Only the first call has an effect.
 func (s *Session) Close(ctx context.Context) {
-	t := s.table
 	s.Touch()
-	closed := false
-	t.do(func(st *State, now Instant) {
-		if closed = s.s.closed; !closed {
-			st.applyClosed(s.s, now)
-		}
-	})
-	if !closed && t.armHolds(s.s) {
-		t.Expire(ctx)
+	if s.table.endSession(s.s) && s.table.armHolds(s.s) {
+		s.table.Expire(ctx)
 	}
 }
 
-// armHolds sets the alarms of a session that has ended, and reports whether it has holds.
+// endSession ends a session. It returns false if the session has already ended.
+func (t *Table) endSession(s *sessionState) bool {
+	now := t.beginChange()
+	defer t.endChange(now)
+	if s.closed {
+		return false
+	}
+	t.st.applyClosed(s, now)
+	return true
+}
+
+// armHolds sets the timers of a session that has ended, and reports whether it has holds.
 func (t *Table) armHolds(s *sessionState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	defer t.hurryLocked()
+	defer t.wakeReaperLocked()
 	steps := 0
 	for _, h := range s.holds {
 		t.st.arm(h)

@@ -9,8 +9,9 @@ import (
 type Time = time.Duration
 
 // State is everything that a decision depends on. Decisions read it.
-// [State.apply] changes it. Beside that, the table itself sets the values of a start, signs of life, alarms, the queues to serve, and the
-// begin of work on a directory. State is not for use by several goroutines: a [Table] guards it with one mutex.
+// [State.apply] changes it by a record or a change. Methods of the table and of sessions make the changes that need no decision: those of a
+// start and a reload, settings, signs of life, timers, and the begin of work on a directory. State is not for use by several goroutines: a
+// [Table] guards it with one mutex.
 //
 // The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {
@@ -21,20 +22,20 @@ type State struct {
 	pendingGrants int   // number of grants that wait for the disk
 	expected      int   // number of other records with room in the log that follow: publications of writes under way, directories of held locks
 
-	nodes    map[Name]*node
-	sessions map[SessionID]*sessionState // open sessions, and ended ones with holds
-	accounts map[string]*account         // accounts that have had holds or claims
-	pools    map[poolKey]*pool           // the limits that are in use
-	barred   map[Name]int                // number of writes that bar grants at and below a name
-	unbars   atomic.Uint64               // incremented when a bar ends: the result of an earlier Disk.Free may be out of date
-	agenda   agenda
-	queues   map[*node]struct{}         // the nodes with queues
-	losers   map[*sessionState]struct{} // open sessions that lost holds
-	tickets  uint64                     // the last ticket that a waiter got
+	nodes     map[Name]*node
+	sessions  map[SessionID]*sessionState // open sessions, and ended ones with holds
+	accounts  map[string]*account         // accounts that have had holds or claims
+	pools     map[poolKey]*pool           // the limits that are in use
+	excluded  map[Name]int                // number of writes that exclude grants at and below a name
+	vacancies atomic.Uint64               // incremented when an exclusion ends: the result of an earlier Disk.Free may be out of date
+	timers    timerHeap
+	queues    map[*node]struct{}         // the nodes with queues
+	losers    map[*sessionState]struct{} // open sessions that lost holds
+	tickets   uint64                     // the last ticket that a waiter got
 
-	// Queues that Table.settleLocked must serve next.
+	// Queues that Table.serveQueuesLocked must serve next.
 
-	touched []*node
+	dirty   []*node // a change concerned them
 	vacated []*pool // limits that are no longer reached
 }
 
@@ -46,7 +47,7 @@ func newState(rules *Rules, disk bool) *State {
 		sessions: make(map[SessionID]*sessionState),
 		accounts: make(map[string]*account),
 		pools:    make(map[poolKey]*pool),
-		barred:   make(map[Name]int),
+		excluded: make(map[Name]int),
 		queues:   make(map[*node]struct{}),
 		losers:   make(map[*sessionState]struct{}),
 	}
@@ -70,7 +71,7 @@ type node struct {
 	delay     Time  // lock_delay: no grant before this time; 0: no delay
 	blocked   *host // a directory of the host has this name; nil: none is known
 	lastFreed Time  // end of its last hold
-	alarm     alarm
+	timer     timer
 }
 
 // host is a directory without a hold that has the name of a lock. A program on the host made it.
@@ -93,7 +94,7 @@ type liveHold struct {
 	groupEnd       cachedDeadline // of a group that stands after its own deadline
 	retry          Time           // earliest time of the next attempt after a failed end
 	failures       int
-	alarm          alarm
+	timer          timer
 }
 
 // cachedDeadline is the deadline of a group, whose computation reads all members. It counts until the time: members may have ended by then.
@@ -120,7 +121,7 @@ type waiter struct {
 	ticket  uint64 // orders the waiters of several names
 	pool    *pool  // the pool of a rule with a limit; nil: none
 	wake    func() // called when Waiting.Poll has something to do or return; must not block or use the table
-	alarm   alarm
+	timer   timer
 
 	claim *claim // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
 
@@ -258,11 +259,11 @@ func (n *node) innermost() *node {
 	return n
 }
 
-// barredBy returns the name, at or above this one, that bars a grant now; "" if none does. A write bars its names, and a lock above that
-// is about to end bars the names below it.
-func (st *State) barredBy(name Name) Name {
+// excludedBy returns the name, at or above this one, that excludes a grant now; "" if none does. A write excludes its names, and a lock above
+// that is about to end excludes the names below it.
+func (st *State) excludedBy(name Name) Name {
 	for n := name; ; n = n.Parent() {
-		if st.barred[n] > 0 || n != name && st.nodes[n].ending() {
+		if st.excluded[n] > 0 || n != name && st.nodes[n].ending() {
 			return n
 		}
 		if n == "/" {

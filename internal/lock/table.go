@@ -40,7 +40,7 @@ type Table struct {
 	checkValid func() error
 	start      uint32
 	changed    chan struct{} // has a message if something expires before the time that NextExpiry returned; size 1
-	retry      chan struct{} // has a message if the field stuck is no longer empty; size 1
+	retry      chan struct{} // has a message if the field unserved is no longer empty; size 1
 
 	reload sync.Mutex // held by one SetRules at a time
 
@@ -49,8 +49,8 @@ type Table struct {
 	out             outcome // the decision under way
 	handOverOutcome outcome // the hand-over under way
 	busy            map[Name]chan struct{}
-	stuck           map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
-	awaited         Time              // the last result of NextExpiry
+	unserved        map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
+	nextWake        Time              // the last result of NextExpiry
 	sessions        uint64            // number of the last session
 	appended        Position          // end of the last record in the log
 }
@@ -73,10 +73,10 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, checkValid: o.Valid,
 		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
-		st:      newState(o.Rules, o.Disk != nil),
-		busy:    make(map[Name]chan struct{}),
-		stuck:   make(map[Name]struct{}),
-		awaited: never,
+		st:       newState(o.Rules, o.Disk != nil),
+		busy:     make(map[Name]chan struct{}),
+		unserved: make(map[Name]struct{}),
+		nextWake: never,
 	}
 	loaded, err := o.Log.Load(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		}
 		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
-	t.st.touched, t.st.vacated = t.st.touched[:0], nil
+	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil
 	if err := t.checkDirectories(ctx, loaded.Holds); err != nil {
 		return nil, err
 	}
@@ -117,12 +117,7 @@ func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 		case id != h.Directory:
 			h.Directory = id
-			_, err = t.decide(ctx, func(now Instant, out *outcome) {
-				if is := t.st.nodes[h.Name].byToken(h.Token); is != nil {
-					h.Rule = is.Rule
-				}
-				out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: h.Owner, At: now})
-			})
+			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h, now, out) })
 		}
 		if err != nil {
 			return err
@@ -196,7 +191,7 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 		}
 		t.commitLocked(out)
 		r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
-		t.settleLocked(now)
+		t.serveQueuesLocked(now)
 		after := t.appended
 		t.mu.Unlock()
 		if err != nil {
@@ -206,14 +201,19 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 	}
 }
 
-// do applies a volatile change that needs no decision.
-func (t *Table) do(mutate func(st *State, now Instant)) {
+// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow:
+//
+//	defer t.endChange(t.beginChange())
+func (t *Table) beginChange() (now Instant) {
 	t.mu.Lock()
+	return t.clock.Now()
+}
+
+// endChange serves the queues that a change has concerned, and releases the mutex.
+func (t *Table) endChange(now Instant) {
 	defer t.mu.Unlock()
-	now := t.clock.Now()
-	t.st.apply(&Record{mutate: func(st *State) { mutate(st, now) }})
-	t.hurryLocked()
-	t.settleLocked(now)
+	t.wakeReaperLocked()
+	t.serveQueuesLocked(now)
 }
 
 // nextTokenLocked returns the largest token that the next grant may get. Other records that have room count as grants.
@@ -250,13 +250,13 @@ func (t *Table) commitLocked(out *outcome) {
 			w.wake()
 		}
 	}
-	t.hurryLocked()
+	t.wakeReaperLocked()
 }
 
-// hurryLocked wakes the caller of NextExpiry if something expires before the time that it returned.
-func (t *Table) hurryLocked() {
-	if due := t.st.agenda.next(); due < t.awaited {
-		t.awaited = due
+// wakeReaperLocked wakes the caller of NextExpiry if something expires before the time that it returned.
+func (t *Table) wakeReaperLocked() {
+	if due := t.st.timers.next(); due < t.nextWake {
+		t.nextWake = due
 		select {
 		case t.changed <- struct{}{}:
 		default:
@@ -268,7 +268,7 @@ func (t *Table) hurryLocked() {
 // disk panics, so that no name stays claimed.
 func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
 	ctx = context.WithoutCancel(ctx)
-	err = errors.New("the disk panicked")
+	err = errDiskPanicked
 	var id DirectoryID
 	var note string
 	defer func() {

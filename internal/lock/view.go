@@ -5,7 +5,7 @@ type View struct {
 	Status            // without Holds if the lock is free
 	Seen   []SeenHold // of each of the Holds
 	// Next is the error that [Session.AcquireOrWait] would return now: nil for a grant, an error that matches ErrHeld if the session can get
-	// the lock later, or if its directory is being made or removed.
+	// the lock later, or if AcquireOrWait would first wait for the end of a change, such as that of its directory.
 	Next error
 }
 
@@ -39,7 +39,7 @@ func (s *Session) View(name Name) (View, error) {
 	var out outcome
 	t.st.acquire(&acquisition{session: s.s, name: name, wake: func() {}}, now, &out)
 	v.Next = out.err
-	if out.waiter != nil || n != nil && n.claim != nil { // the session would wait, also for the end of a change of the directory
+	if out.waiter != nil || out.busy != "" {
 		v.Next = ErrHeld
 	}
 	return v, nil

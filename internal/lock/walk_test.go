@@ -50,9 +50,9 @@ func TestTheEndOfABarServesTheQueuesBelow(t *testing.T) {
 		}
 		want = append(want, name)
 	}
-	table.st.unbar(table.st.nodes["/l"])
+	table.st.unexclude(table.st.nodes["/l"])
 	var got []Name
-	for _, n := range table.st.touched {
+	for _, n := range table.st.dirty {
 		got = append(got, n.name)
 	}
 	if !slices.Equal(got, want) {

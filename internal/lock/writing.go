@@ -43,10 +43,10 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) e
 	t := s.table
 	for {
 		rules := t.Rules()
-		questions := make([]pathLocks, len(writes))
+		paths := make([]pathLocks, len(writes))
 		for i, w := range writes {
 			var err error
-			if questions[i], err = rules.locksOfPath(w.Path); err != nil {
+			if paths[i], err = rules.locksOfPath(w.Path); err != nil {
 				return err
 			}
 		}
@@ -57,7 +57,7 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) e
 			if stale = t.st.rules != rules; stale {
 				return
 			}
-			permits, scope = t.st.permitAll(s.s, writes, questions, now, out)
+			permits, scope = t.st.permitAll(s.s, writes, paths, now, out)
 		})
 		switch {
 		case err != nil:
@@ -89,36 +89,26 @@ func (t *Table) awaitPublications(ctx context.Context) {
 
 // runPinned runs fn, and then ends the write.
 func (t *Table) runPinned(k writeScope, fn func() error) error {
-	defer t.do(func(st *State, _ Instant) { st.applyScope(k, -1) })
+	defer t.endWrite(k)
 	if err := t.checkValid(); err != nil {
 		return err
 	}
 	return fn()
 }
 
-// Exclude runs fn while no lock is held at or below the names, and bars grants there meanwhile. It serves to remove and rename directories
+// endWrite ends a write.
+func (t *Table) endWrite(k writeScope) {
+	defer t.endChange(t.beginChange())
+	t.st.applyScope(k, -1)
+}
+
+// Exclude runs fn while no lock is held at or below the names, and excludes grants there meanwhile. It serves to remove and rename directories
 // that are no locks. It waits for changes under way. If a lock is held, see [Session.HeldWithin], it returns a *HeldError without a call of
 // fn. fn must be quick, and must not acquire locks there.
 func (s *Session) Exclude(ctx context.Context, names []Name, fn func() error) error {
 	t := s.table
-	scope := writeScope{bars: names}
-	_, err := t.decide(ctx, func(now Instant, out *outcome) {
-		for _, name := range names {
-			n := t.st.lockWithin(s.s, name)
-			switch {
-			case n == nil:
-			case n.claim != nil:
-				out.busy = n.name
-				return
-			default:
-				held := n.heldError(now)
-				held.Below = n.name != name
-				out.refuse(held)
-				return
-			}
-		}
-		out.beginWrite(scope)
-	})
+	scope := writeScope{excluded: names}
+	_, err := t.decide(ctx, func(now Instant, out *outcome) { t.st.exclude(s.s, scope, now, out) })
 	if err != nil {
 		return err
 	}
@@ -145,7 +135,7 @@ func (t *Table) Publish(hold Hold, by Owner, note string, file Publication) {
 	now := t.clock.Now()
 	out.publish(hold, by, note, file, now)
 	t.commitLocked(&out)
-	t.settleLocked(now)
+	t.serveQueuesLocked(now)
 }
 
 // NoteAttempt appends to the history that a change of a file failed, by CauseProtect or CauseDiscard. name is a lock that protects the file. It

@@ -1,0 +1,103 @@
+package lock
+
+// change is a change of what the log does not store. An outcome lists changes among its records. Each is a type, so that a search for its
+// name or for a field of the state finds every place that makes the change.
+type change interface{ applyTo(st *State) }
+
+// claimed begins a change of a directory.
+type claimed struct{ c *claim }
+
+func (d claimed) applyTo(st *State) { st.applyClaimed(d.c) }
+
+// unclaimed ends a change of a directory without effect.
+type unclaimed struct{ c *claim }
+
+func (d unclaimed) applyTo(st *State) { st.applyUnclaimed(d.c) }
+
+// queued adds a session to a queue.
+type queued struct{ w *waiter }
+
+func (d queued) applyTo(st *State) { st.applyQueued(d.w) }
+
+// unqueued ends the waiting of a session, with an error or nil.
+type unqueued struct {
+	w   *waiter
+	why error
+}
+
+func (d unqueued) applyTo(st *State) { st.applyUnqueued(d.w, d.why) }
+
+// writeBegun begins a write.
+type writeBegun struct{ scope writeScope }
+
+func (d writeBegun) applyTo(st *State) { st.applyScope(d.scope, +1) }
+
+// acknowledged records whether the client received the grant of a hold.
+type acknowledged struct {
+	name      Name
+	token     Token
+	delivered bool
+}
+
+func (d acknowledged) applyTo(st *State) { st.applyAcknowledged(d.name, d.token, d.delivered) }
+
+// timerSet sets a timer.
+type timerSet struct {
+	t  *timer
+	at Time
+}
+
+func (d timerSet) applyTo(st *State) { st.timers.set(d.t, d.at) }
+
+// nodeFreed ends a lock_delay, or the wait for a directory of the host.
+type nodeFreed struct{ n *node }
+
+func (d nodeFreed) applyTo(st *State) { st.applyFree(d.n) }
+
+// nodeBlocked records that a directory of the host has the name.
+type nodeBlocked struct {
+	n *node
+	h *host
+}
+
+func (d nodeBlocked) applyTo(st *State) {
+	d.n.blocked = d.h
+	st.timers.set(&d.n.timer, d.h.until)
+}
+
+// holdContested records that another session of the holder's account and address was refused the lock.
+type holdContested struct{ h *liveHold }
+
+func (d holdContested) applyTo(*State) { d.h.contested = true }
+
+// groupEndCached keeps the deadline of a group, see cachedDeadline.
+type groupEndCached struct {
+	h *liveHold
+	cachedDeadline
+}
+
+func (d groupEndCached) applyTo(*State) { d.h.groupEnd = d.cachedDeadline }
+
+// endPostponed sets the time of the next attempt to end a hold, after a failed one.
+type endPostponed struct {
+	h     *liveHold
+	retry Time
+}
+
+func (d endPostponed) applyTo(st *State) {
+	d.h.retry = d.retry
+	d.h.failures++
+	st.arm(d.h)
+}
+
+// lossForgiven deletes the note that a session lost a hold of the name.
+type lossForgiven struct {
+	s    *sessionState
+	name Name
+}
+
+func (d lossForgiven) applyTo(st *State) {
+	if delete(d.s.lost, d.name); len(d.s.lost) == 0 && !d.s.lostMany {
+		delete(st.losers, d.s)
+	}
+}
