@@ -37,7 +37,7 @@ func (r runner) draw(w io.Writer, n int, seed uint64, only *regexp.Regexp) error
 		if drawn == n {
 			break
 		}
-		got, err := r.test(map[string]string{g.file: g.without}, filepath.ToSlash(filepath.Dir(g.file)), "-short")
+		got, err := r.test(map[string]string{g.file: g.without}, filepath.ToSlash(filepath.Dir(g.file)), "")
 		if err != nil {
 			return err
 		}

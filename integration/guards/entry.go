@@ -139,7 +139,10 @@ func (t Test) exists(root string) bool {
 	})
 }
 
-// pattern returns the value of -run for the test alone.
+// pattern returns the value of -run for the test alone. A script may run twice, with and without directories.
 func (t Test) pattern() string {
-	return "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name), "/", "$/^") + "$"
+	if name, script, ok := strings.Cut(t.Name, "/"); ok {
+		return "^" + name + "$/^" + script + "(true|false)?$"
+	}
+	return "^" + t.Name + "$"
 }

@@ -78,6 +78,7 @@ func TestEntries(t *testing.T) {
 		{"a test that passes", ignores, "-if n < 0 {\n+if false {\n", ": GREEN: p TestAbs\n1 guards, 1 without"},
 		{"a test that is skipped", "t.Skip()", "-if n < 0 {\n+if false {\n", ": SKIPPED: p TestAbs\n1 guards, 1 without"},
 		{"a change that does not build", needs, "-if n < 0 {\n+if n {\n", ": DOES NOT BUILD: p TestAbs\n1 guards, 1 without"},
+		{"a script that does not run", "if Abs(-1) != 1 {\n\t\tt.Fatal()\n\t}", "test p: TestAbs/none\n", "package p has no test"},
 		{"text that has gone", needs, "-if n < 1 {\n+if false {\n", "p/p.go has 0 times"},
 		{"text that is there twice", needs, "-}\n", "p/p.go has 2 times"},
 		{"lines above and below", needs, " if n < 0 {\n-return -n\n+return n\n }\n return n\n", ": red\n"},

@@ -117,7 +117,7 @@ func (r runner) entry(e *Entry) (isRed bool, outcome string) {
 		return false, err.Error()
 	}
 	for _, t := range e.Tests {
-		got, err := r.test(files, t.Package, "-run="+t.pattern())
+		got, err := r.test(files, t.Package, t.pattern())
 		if err != nil {
 			return false, err.Error()
 		}

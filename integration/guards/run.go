@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,9 +32,9 @@ type runner struct {
 	log     io.Writer     // the output of the tests
 }
 
-// test runs "go test" for one package with the replaced files, which it finds below root. The tree is not changed. Programs that the
-// tests build have the replaced files, too.
-func (r runner) test(files map[string]string, pkg string, args ...string) (result, error) {
+// test runs the tests of a package that match run, or with "" all of them with -short. It replaces files, whose paths are below root, and
+// does not change the tree. Programs that the tests build have the replaced files, too.
+func (r runner) test(files map[string]string, pkg, run string) (result, error) {
 	dir, err := os.MkdirTemp("", "guards-")
 	if err != nil {
 		return "", err
@@ -43,8 +44,7 @@ func (r runner) test(files map[string]string, pkg string, args ...string) (resul
 	if err != nil {
 		return "", err
 	}
-	args = append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + r.timeout.String()}, append(args, "./"+pkg)...)
-	cmd := exec.Command("go", args...)
+	cmd := exec.Command("go", "test", "-json", "-vet=off", "-count=1", "-timeout="+r.timeout.String(), "-run="+run, "-short="+strconv.FormatBool(run == ""), "./"+pkg)
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	cmd.WaitDelay = 10 * time.Second // a program that a test left may keep the output open
@@ -54,11 +54,11 @@ func (r runner) test(files map[string]string, pkg string, args ...string) (resul
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		return "", err
 	}
-	return r.judge(out.Bytes(), err == nil)
+	return r.judge(out.Bytes(), strings.Count(run, "/"), err == nil)
 }
 
-// judge returns the outcome of a run from the output of "go test -json".
-func (r runner) judge(out []byte, passed bool) (result, error) {
+// judge returns the outcome of a run from the output of "go test -json". Tests above the depth, such as those around a script, do not count.
+func (r runner) judge(out []byte, depth int, passed bool) (result, error) {
 	var ran, skips int
 	broken := false
 	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
@@ -70,9 +70,10 @@ func (r runner) judge(out []byte, passed bool) (result, error) {
 		switch {
 		case event.Action == "build-fail" || event.FailedBuild != "":
 			broken = true
+		case event.Test == "" || strings.Count(event.Test, "/") < depth:
 		case event.Action == "run":
 			ran++
-		case event.Action == "skip" && event.Test != "":
+		case event.Action == "skip":
 			skips++
 		}
 	}
