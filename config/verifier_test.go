@@ -120,6 +120,9 @@ func TestAnUnknownNameIsCheckedAgainstOneAccount(t *testing.T) {
 func TestSlowHashesAtATimeAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := NewVerifier(2)
+		if n := cap(v.slots); n != 2 {
+			t.Fatalf("%d hashes are computed at a time, want 2", n)
+		}
 		release := full(v)
 		var finished atomic.Int32
 		var all sync.WaitGroup

@@ -69,6 +69,8 @@ func TestTheNameOfAHeldLockWithoutARuleIsNoDirectory(t *testing.T) {
 		s.table.SetRules(rules)
 		b.want("MKD /a_lock", "550 /a_lock: held by *")
 		a.want("MKD /a_lock", "550 /a_lock: held by *")
+		s.link(".", "/link")
+		b.want("MKD /link/a_lock", "550 *: held by *")
 		a.want("RMD /a_lock", "250 /a_lock released")
 		b.want("MKD /a_lock", `257 "/a_lock" created*`)
 		b.want("RMD /a_lock", "250 /a_lock removed")

@@ -56,6 +56,7 @@ var allowed = map[string][]string{
 	"cmd/ftplockd":           {"config", "internal/files", "internal/lock", "internal/lock/etcd", "internal/lock/journal", "internal/server", "internal/status"},
 	"integration":            {},
 	"integration/":           {"integration/peers"},
+	"integration/guards":     {"integration/harness"},
 	"integration/harness":    {"internal/lock", "internal/lock/locktest"},
 }
 

@@ -1,5 +1,3 @@
-//go:build unix
-
 package harness
 
 import (
@@ -23,9 +21,6 @@ var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
 // only if it finds one in a server without a guard. In the replaced packages the function broken reports whether the environment names a guard.
 // more has additional files by their names. root is the directory of the repository.
 func Overlay(root, dir string, all []Replacement, more map[string]string) (file string, err error) {
-	if root, err = filepath.Abs(root); err != nil {
-		return "", err
-	}
 	texts := make(map[string]string)
 	for name, text := range more {
 		texts[name] = text
@@ -45,6 +40,14 @@ func Overlay(root, dir string, all []Replacement, more map[string]string) (file 
 			return "", fmt.Errorf("%s has %d times %q: say where the guard is now", r.File, n, r.Old)
 		}
 		texts[r.File] = strings.Replace(texts[r.File], r.Old, r.New, 1)
+	}
+	return WriteOverlay(root, dir, texts)
+}
+
+// WriteOverlay writes replaced sources, by their paths below root, and the file for "go build -overlay" into dir, and returns that file.
+func WriteOverlay(root, dir string, texts map[string]string) (file string, err error) {
+	if root, err = filepath.Abs(root); err != nil {
+		return "", err
 	}
 	overlay := make(map[string]string)
 	for name, text := range texts {
