@@ -319,10 +319,22 @@ func TestAHostDirectoryExcludesJobs(t *testing.T) {
 		a => 550 /www/d: *`)
 }
 
-// During a suspension a change of a protected file may be tried again.
+// During a suspension a change of a protected file may be tried again, before and after the first change of a job.
 func TestASuspendedServerAsksJobsToTryAgain(t *testing.T) {
 	s := start(t, automatic)
-	s.suspended.Store(true)
 	s.play(t, `
-		a STOR /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed; list first or wait 2m`)
+		- write www/x 1
+		- suspend
+		a STOR /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed; list first or wait 2m
+		a DELE /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed; list first or wait 2m
+		- resume
+		a STOR /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed; list first or wait 2m
+		- quit a
+		b SIZE /www/x => 213 1
+		b STOR /www/x <<< 22 => 226 *
+		- suspend
+		b STOR /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed, try again
+		b DELE /www/x => 451 /www/x: not now: etcd does not answer; nothing was changed, try again
+		- resume
+		b DELE /www/x => 250 *`)
 }

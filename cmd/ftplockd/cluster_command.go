@@ -29,7 +29,7 @@ requests only to etcd, so it works on each machine that has the configuration fi
 
 Warnings follow on standard error, such as a certificate of this machine that expires soon. With --json Cluster prints one object;
 the keys keep their meaning in later versions. The exit status is 1 if etcd does not answer, or if no server is active.`,
-		Example: "  ftplockd cluster --config /etc/ftplockd.toml",
+		Example: "  ftplockd cluster --config /etc/ftplockd/ftplockd.toml",
 		Args:    onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
@@ -61,7 +61,7 @@ func newStepDownCommand(options *serveOptions) *cobra.Command {
 sessions with 421, its transfers within 300 ms, and then itself, with status 75; its service manager starts it again, and it stands
 by. Locks stay held. Step-down returns when the next server serves, and prints that server. It fails without a standby, if the next
 server cannot serve and the first one is active again, or if none serves within 20 s.`,
-		Example: "  ftplockd cluster step-down --config /etc/ftplockd.toml",
+		Example: "  ftplockd cluster step-down --config /etc/ftplockd/ftplockd.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return options.withEtcd(cmd, func(ctx context.Context, c *etcd.Cluster) error {
@@ -86,7 +86,7 @@ func newRaiseBaseCommand(options *serveOptions) *cobra.Command {
 		Long: `Raise-base makes all further tokens larger by N. After a restore, etcd would grant tokens again that it granted after the backup:
 choose N larger than the number of grants since then. The number of the next term grows by 100,000, so that the next active server
 removes unfinished uploads of the terms after the backup. Stop all servers first. Held locks keep their tokens.`,
-		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd.toml",
+		Example: "  ftplockd cluster raise-base 1000000000 --config /etc/ftplockd/ftplockd.toml",
 		Args:    oneArgument("N", "ftplockd cluster raise-base 1000000000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			by, err := strconv.ParseUint(args[0], 10, 62)

@@ -24,9 +24,7 @@ func TestExamplesUseThePathsOfThePackage(t *testing.T) {
 	add = func(cmd *cobra.Command) {
 		texts[cmd.CommandPath()] = cmd.Long + "\n" + cmd.Example
 		for _, c := range cmd.Commands() {
-			if c.Name() != "cluster" { // docs/cluster.md installs the servers without the package
-				add(c)
-			}
+			add(c)
 		}
 	}
 	add(newRootCommand())

@@ -189,6 +189,39 @@ func TestServersWaitForTheSharedFileSystem(t *testing.T) {
 	c.session(t, account).Want(257, "MKD /job")
 }
 
+// The active server hands over if it alone cannot reach its files, and stands by when it reaches them again.
+func TestAServerThatLosesItsFilesHandsOver(t *testing.T) {
+	t.Parallel()
+	how := setup{tables: hour}
+	c := prepare(t, how)
+	shared := filepath.Join(filepath.Dir(c.root), "shared")
+	link := func(s *server, name string) string { return filepath.Join(filepath.Dir(s.config), name) }
+	mount := func(s *server) {
+		if err := errors.Join(os.Symlink(c.root, link(s, "files")), os.Symlink(shared, link(s, "shared"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range c.servers {
+		mount(s)
+		s.configure(link(s, "files"), link(s, "shared"), how)
+		s.supervise()
+	}
+	a := c.active(t)
+	a.shows(t, standsBy)
+	r := a.process()
+	if err := errors.Join(os.Remove(link(a, "files")), os.Remove(link(a, "shared"))); err != nil {
+		t.Fatal(err)
+	}
+	c.grants(t, c.others(a))
+	<-r.exited
+	a.shows(t, `not ready: (root|etcd.shared_state): `)
+	mount(a)
+	a.shows(t, standsBy)
+	if n := len(c.terms()); n != 2 {
+		t.Errorf("%d terms, want 2", n)
+	}
+}
+
 // A server that is cut off from etcd lists no locks, because another server may have granted them again.
 func TestAServerThatIsCutOffListsNoLocks(t *testing.T) {
 	t.Parallel()

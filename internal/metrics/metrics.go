@@ -30,7 +30,7 @@ type State struct {
 	Cluster     func() string // which of States a server of several is in
 	States      []string
 	Term        func() int                            // the number of terms of all servers so far
-	Standbys    func() int                            // servers that stand by
+	Standbys    func() int                            // servers that stand by and are ready to serve
 	Lease       func() time.Duration                  // until the end of the lease of the active server
 	Differing   func() int                            // settings in which a standby differs from the active server
 	Suspended   func() time.Duration                  // how long it has been suspended, or 0
@@ -118,7 +118,7 @@ func (m *Metrics) registerGauges(state State) {
 	number("sessions", "Sessions that are logged in.", state.Sessions)
 	number("transfers", "Transfers under way.", state.Transfers)
 	number("cluster_term", "Number of terms of all servers so far. It grows by one with each failover.", state.Term)
-	number("cluster_standbys", "Servers that stand by.", state.Standbys)
+	number("cluster_standbys", "Servers that stand by and are ready to serve.", state.Standbys)
 	if state.Lease != nil {
 		gauge("cluster_lease_seconds", "Time until the lease of this server ends unless it is renewed; 0: it is not active.", func() float64 { return state.Lease().Seconds() })
 	}

@@ -113,8 +113,8 @@ func etcdTLS(e *config.Etcd) (*tls.Config, error) {
 // errOtherPrefix is the error of checkShared that only an administrator can end.
 var errOtherPrefix = errors.New("shows that servers with another etcd.prefix use these files")
 
-// checkShared returns an error if etcd.shared_state is missing, since a server without the mounted file system would serve an empty tree, or if
-// servers with another prefix use it.
+// checkShared returns an error if etcd.shared_state is missing, since a server without the mounted file system would serve an empty tree, if it
+// is read-only, or if servers with another prefix use it.
 func checkShared(c *config.Config) error {
 	shared := c.Etcd.SharedState
 	if shared == "" {
@@ -123,6 +123,9 @@ func checkShared(c *config.Config) error {
 	marked, err := checkMarks(c)
 	if err != nil {
 		return err
+	}
+	if err := checkWritable(shared); err != nil {
+		return fmt.Errorf("etcd.shared_state: this server cannot write to %s: %w", shared, err)
 	}
 	info, err := os.Stat(shared)
 	if err != nil {

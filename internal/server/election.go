@@ -27,6 +27,9 @@ type election struct {
 	limit     time.Duration // of a take-over without progress
 	progress  atomic.Int64  // the number of steps of the take-over so far
 
+	files      *readiness    // of the active server
+	filesLimit time.Duration // see handOverAfter
+
 	mu        sync.Mutex
 	now       clusterState
 	unready   error        // why this server could not serve, at the last check
@@ -40,7 +43,8 @@ type election struct {
 }
 
 func newElection(s *server) *election {
-	e := &election{server: s, done: make(chan struct{}), now: clusterState{name: standby}, readiness: &readiness{check: s.checkServable}, limit: 2 * s.config.Etcd.TTL.Duration}
+	e := &election{server: s, done: make(chan struct{}), now: clusterState{name: standby}, limit: 2 * s.config.Etcd.TTL.Duration, filesLimit: handOverAfter(s.config.Etcd.TTL.Duration)}
+	e.readiness, e.files = &readiness{check: s.checkServable}, &readiness{check: s.checkFiles}
 	e.context, e.cancel = context.WithCancel(s.context)
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -36,6 +37,7 @@ type fakeEtcd struct {
 	over      chan error    // gets the end of the term
 	suspended atomic.Bool
 	leaseOver atomic.Bool
+	standbys  atomic.Int32
 	settings  atomic.Pointer[map[string]string] // after a reload
 	slow      atomic.Bool                       // Load waits for the end of its context
 	hung      chan struct{}                     // Load waits until it is closed; nil: it does not wait
@@ -48,6 +50,7 @@ func newFakeEtcd() *fakeEtcd {
 		Memory: locktest.NewMemory(), turn: make(chan struct{}), over: make(chan error, 1), resigned: make(chan struct{}), resign: func() {},
 	}
 	f.standing.Store("no server is active")
+	f.standbys.Store(2)
 	return f
 }
 
@@ -70,7 +73,7 @@ func (f *fakeEtcd) Campaign(ctx context.Context) (clusterLog, error) {
 func (f *fakeEtcd) StandbyState() string { return f.standing.Load().(string) }
 
 func (f *fakeEtcd) Overview(context.Context) (etcd.Overview, error) {
-	return etcd.Overview{Term: 6, Standbys: 2, Took: time.Millisecond}, nil
+	return etcd.Overview{Term: 6, Standbys: int(f.standbys.Load()), Took: time.Millisecond}, nil
 }
 
 func (f *fakeEtcd) LeaseLeft() time.Duration { return 4 * time.Second }
@@ -596,6 +599,50 @@ func TestATakeOverThatHangsResigns(t *testing.T) {
 	}
 }
 
+// A server whose files do not answer ends its sessions and hands over.
+func TestAServerWhoseFilesHangHandsOver(t *testing.T) {
+	f := newFakeEtcd()
+	m := startMember(t, f)
+	m.election.files, m.election.filesLimit = &readiness{check: func() error { return errNoAnswer }}, 0
+	m.takeOver()
+	session := m.login()
+	m.exits(etcd.ErrHandOver)
+	session.WantReply(421, "another server takes over")
+	<-f.resigned
+	m.log.AwaitLine(t, "cluster: deposed", "does not answer")
+}
+
+// A file system that hangs on all machines causes no failover: each standby loses its key before the active server would hand over.
+func TestAServerHandsOverOnlyToAServerThatIsReady(t *testing.T) {
+	limit := handOverAfter(5 * time.Second)
+	for name, c := range map[string]struct {
+		hung, keyLasts time.Duration
+		handsOver      bool
+	}{
+		"one machine hangs": {time.Hour, time.Hour, true},
+		"all hang":          {time.Hour, limit - time.Second, false},
+		"a short hang":      {limit - time.Second, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := &server{log: slog.New(slog.DiscardHandler)}, newFakeEtcd()
+				s.logins.Store(&config.Config{})
+				began := time.Now()
+				check := func() error { time.Sleep(c.hung - time.Since(began)); return nil }
+				e := &election{server: s, cluster: f, files: &readiness{check: check}, filesLimit: limit}
+				time.AfterFunc(c.keyLasts, func() { f.standbys.Store(0) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := e.watchFiles(ctx); errors.Is(err, etcd.ErrHandOver) != c.handsOver || time.Since(began) < limit {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				time.Sleep(time.Hour) // until the check has returned
+				synctest.Wait()
+			})
+		})
+	}
+}
+
 // A check that hangs ends after readyWithin: see TestHangingDiskBlocksOneGoroutineAndNoReply.
 func TestAnActiveServerWithoutItsRootIsNotReady(t *testing.T) {
 	f := newFakeEtcd()
@@ -628,6 +675,25 @@ func TestSharedStateIsOnTheFileSystemOfRoot(t *testing.T) {
 	c.Root += "/none"
 	if err := checkShared(c); err != nil {
 		t.Errorf("a root that does not exist yet: %v", err)
+	}
+}
+
+// A server detects that it could not write to etcd.shared_state, and does not write to it.
+func TestAServerWithAReadOnlySharedStateIsNotReady(t *testing.T) {
+	c := &config.Config{Root: t.TempDir()}
+	c.Etcd.SharedState, c.TLS.Mode = c.Root, config.TLSOff
+	if err := os.Chmod(c.Root, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if os.Mkdir(filepath.Join(c.Root, "trial"), 0o700) == nil {
+		t.Skip("this user may write to each directory")
+	}
+	s := &server{}
+	s.logins.Store(c)
+	for name, check := range map[string]func() error{"a standby": s.checkServable, "the active server": s.checkFiles} {
+		if err := check(); err == nil || !strings.Contains(err.Error(), "etcd.shared_state: this server cannot write to "+c.Root) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

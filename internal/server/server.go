@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,8 +90,8 @@ func (s *server) canGrant() error {
 		return err
 	}
 	if v.term != nil { // uploads under the lock would hang with the file system
-		if _, err := os.Stat(s.logins.Load().Root); err != nil {
-			return fmt.Errorf("root: %w", err)
+		if err := s.checkFiles(); err != nil {
+			return err
 		}
 	}
 	if !v.directories {

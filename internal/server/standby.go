@@ -29,14 +29,20 @@ func (e *election) watchReadiness(ctx context.Context) error {
 
 // checkReadiness checks once. It returns within readyWithin, even if a file system hangs.
 func (e *election) checkReadiness(ctx context.Context) {
-	err := e.readiness.await(ctx)
-	if errors.Is(err, errNoAnswer) {
-		c := e.server.logins.Load()
-		err = fmt.Errorf("the file system of root %s or etcd.shared_state %s does not answer", c.Root, c.Etcd.SharedState)
-	}
+	err := e.await(ctx, e.readiness)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.unready = err
+}
+
+// await waits for a check, as [readiness.await] does. Its error names the file systems that may hang.
+func (e *election) await(ctx context.Context, check *readiness) error {
+	err := check.await(ctx)
+	if errors.Is(err, errNoAnswer) {
+		c := e.server.logins.Load()
+		return fmt.Errorf("the file system of root %s or etcd.shared_state %s does not answer", c.Root, c.Etcd.SharedState)
+	}
+	return err
 }
 
 // couldServe returns why this server could not serve; nil: the last check found no reason. It does not wait.
@@ -46,8 +52,8 @@ func (e *election) couldServe() error {
 	return e.unready
 }
 
-// checkServable returns why a standby could not serve: an address in use, a missing root or etcd.shared_state, or a certificate that does
-// not load. It writes nothing. It may wait for a file system.
+// checkServable returns why a standby could not serve: an address in use, a missing root or etcd.shared_state, a read-only etcd.shared_state, or
+// a certificate that does not load. It writes nothing. It may wait for a file system.
 func (s *server) checkServable() error {
 	c := s.logins.Load()
 	if err := s.checkAddresses(c); err != nil {

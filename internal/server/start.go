@@ -122,7 +122,7 @@ func (s *server) startStandby(ctx context.Context, open func(etcd.Options) clust
 		return err
 	}
 	shared := readiness{check: func() error { return checkShared(s.config) }}
-	if err := shared.await(ctx); errors.Is(err, errOtherPrefix) { // it waits for a file system that is missing or hangs
+	if err := shared.await(ctx); errors.Is(err, errOtherPrefix) { // it waits for a file system that is missing, read-only or hangs
 		return err
 	}
 	ports, err := s.prepare(ctx)

@@ -84,6 +84,7 @@ func (e *election) takeOver(ctx context.Context, t clusterLog) (err error) {
 	}
 	v.serve()
 	t.Serve()
+	s.run("checking the files", e.watchFiles)
 	e.setState(active, fmt.Sprintf("term %d, %d locks held, took over in %s", t.Generation(), v.table.Count().Holds, time.Since(began).Round(time.Millisecond)))
 	return nil
 }

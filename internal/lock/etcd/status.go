@@ -82,7 +82,7 @@ func (b beat) takingOver(servers []*mvccpb.KeyValue, now time.Time) time.Time {
 // Overview is a short form of Status.
 type Overview struct {
 	Term     uint32        // the number of terms so far
-	Standbys int           // servers that stand by
+	Standbys int           // servers that stand by: they are ready to serve
 	Took     time.Duration // time that etcd took for the answer
 }
 
