@@ -74,9 +74,6 @@ type Settings struct {
 	// that the client was killed; see hangUpWait. 0: it does not wait.
 	HangUp     time.Duration
 	StatusFile string // a path as accounts see it; "": none
-	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of
-	// such a directory contains the default rule.
-	ReplacedRules *lock.Rules
 	// LeftoverMaxAge is the age at which files that were left in a lock are removed; 0: never.
 	LeftoverMaxAge time.Duration
 	// PublicAddress returns the IPv4 address for replies to PASV. If it is nil or returns the zero Addr, and for clients on the server's

@@ -111,7 +111,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if err := c.changeAndRecord(n, "directory made", func(files.Check) error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
 		return control.Reply{}, err
 	}
-	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
+	r := control.Reply{Code: 257, Text: quotedPath(view) + " created"}
 	return r, c.server.tree.MakeDurable(string(n)) // a sync, after the change, so that no other session has to wait for it
 }
 

@@ -25,7 +25,6 @@ func (s *server) settings(c *config.Config) driver.Settings {
 		DataMinRate:    c.FTP.DataMinRate,
 		HangUp:         c.Files.HangUp.Duration,
 		StatusFile:     c.FTP.StatusFile,
-		ReplacedRules:  replacedRules(c),
 		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
 		PublicAddress:  s.public.get,
 	}
@@ -84,19 +83,6 @@ func jobRulesOf(c *config.Config, locks *lock.Rules) *job.Rules {
 		}
 	}
 	return job.NewRules(locks, rules)
-}
-
-// replacedRules returns the default rules that the rules of the configuration replace, or nil.
-func replacedRules(c *config.Config) *lock.Rules {
-	lost := c.ReplacedRules()
-	if len(lost) == 0 {
-		return nil
-	}
-	rules, err := lock.NewRules(RulesOf(&config.Config{Rules: lost}))
-	if err != nil {
-		panic(err) // the default rules are constants
-	}
-	return rules
 }
 
 const (
