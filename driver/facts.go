@@ -113,7 +113,7 @@ func (c *client) nearLockName(n lock.Name) string {
 		near = append(near, path.Join(string(dir), path.Base(string(n))))
 	}
 	for _, other := range near {
-		if view, ok := c.account.inView(lock.Name(other)); ok && c.isLockName(lock.Name(other)) {
+		if view, ok := inView(c.account.Home, lock.Name(other)); ok && c.isLockName(lock.Name(other)) {
 			return view
 		}
 	}
