@@ -38,7 +38,9 @@ func (t table) list(name string) (all []table) {
 	return all
 }
 
-// decoder sets the fields of a [Config] from a file, and collects all errors. go-toml would stop at the first value of a wrong type.
+// decoder sets the fields of a [Config] from a file, and collects all errors. The decoder of go-toml v2, in strict mode too, stops at the first value of
+// a wrong type and then reports no unknown key. It accepts keys in another case, and [lock] for [[lock]]. The items of a list get no defaults, and its
+// errors name Go types, without the number of the item.
 type decoder struct {
 	errs Errors
 	keys []string // those with an error: their fields have the defaults

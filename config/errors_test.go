@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -224,15 +223,10 @@ func TestParseAcceptsUnusualConfigurations(t *testing.T) {
 	} {
 		if c, err := config.Parse([]byte(file), "f"); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if other := withoutReplaced(c.Warnings); len(other) > 0 {
-			t.Errorf("%s: %v", name, other)
+		} else if len(c.Warnings) > 0 {
+			t.Errorf("%s: %v", name, c.Warnings)
 		}
 	}
-}
-
-// withoutReplaced returns the warnings without those about replaced default rules.
-func withoutReplaced(all config.Errors) config.Errors {
-	return slices.DeleteFunc(all, func(e config.Error) bool { return strings.Contains(e.Message, "replace the default rules") })
 }
 
 func TestErrorsContainNoPassword(t *testing.T) {
@@ -255,36 +249,6 @@ func TestErrorsContainNoPassword(t *testing.T) {
 	}
 }
 
-// defaultRules has the globs of all default rules, so no warning about them comes.
-const defaultRules = "\n[[lock]]\nmatch = \"{/locks/**,**/*_lock,**/*.lock,**/.*-lock}\""
-
-func TestWarningNamesReplacedDefaultRules(t *testing.T) {
-	const warning = `f:%d: lock[1].match: warning: the [[lock]] rules replace the default rules, and MKD of a name that fits only %s makes a plain directory; for a lock, add a [[lock]] with that match`
-	for name, c := range map[string]struct {
-		matches []string
-		lost    string
-	}{
-		"all":                           {[]string{"/x"}, `"/locks/**" or "**/*_lock" or "**/*.lock" or "**/.*-lock"`},
-		"all but one":                   {[]string{"**/*_lock"}, `"/locks/**" or "**/*.lock" or "**/.*-lock"`},
-		"one that is kept in part only": {[]string{"/a/*_lock", "/locks/*", "**/*.lock", "**/.*-lock"}, `"/locks/**" or "**/*_lock"`},
-		"none: the same":                {[]string{"**/*_lock", "/locks/**", "**/.*-lock", "**/*.lock"}, ""},
-		"none: a rule for all names":    {[]string{"**"}, ""},
-		"none: no rule":                 {nil, ""},
-	} {
-		file, want := "", ""
-		for _, match := range c.matches {
-			file += fmt.Sprintf("[[lock]]\nmatch = %q\n", match)
-		}
-		if c.lost != "" {
-			want = fmt.Sprintf(warning, 2, c.lost)
-		}
-		got, err := config.Parse([]byte(file), "f")
-		if err != nil || got.Warnings.Error() != want {
-			t.Errorf("%s: %v\ngot  %v\nwant %v", name, err, got.Warnings, want)
-		}
-	}
-}
-
 func TestWarnings(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"a private key inside root": {"root = \"/srv\"\n[tls]\nmode = \"optional\"\ncertificate = \"/srv/c\"\nkey = \"/srv/k\"",
@@ -299,9 +263,6 @@ func TestWarnings(t *testing.T) {
 			`f:2: etcd.endpoints[1]: warning: "http://a:1": the password crosses the network in the clear`},
 		"a port for two things": {`listen = [":30005"]`, "f:1: listen[1]: warning: port 30005 is one of ftp.passive_ports, too"},
 	} {
-		if strings.Contains(c.file, "[[lock]]") {
-			c.file += defaultRules
-		}
 		got, err := config.Parse([]byte(c.file), "f")
 		if err != nil || got.Warnings.Error() != c.want {
 			t.Errorf("%s: %v\ngot  %v\nwant %v", name, err, got.Warnings, c.want)

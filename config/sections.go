@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -130,7 +129,6 @@ func (c *checker) checkRules() {
 			c.fail(key+"job", "needs automatic = true")
 		}
 	}
-	c.checkReplaced()
 }
 
 // checkAutomatic reports keys that an automatic rule must not have. Package lock reports two rules that can protect one path.
@@ -199,43 +197,4 @@ func badMatch(match string) string {
 		return fmt.Sprintf(`%q: matches no name: names have no "//", ".", ".." and no "/" at the end`, match)
 	}
 	return ""
-}
-
-// checkReplaced warns of the default rules that the rules of the file replace.
-func (c *checker) checkReplaced() {
-	var lost []string
-	for _, r := range c.ReplacedRules() {
-		lost = append(lost, strconv.Quote(r.Match))
-	}
-	if len(lost) == 0 {
-		return
-	}
-	c.warn("lock[1].match", "the [[lock]] rules replace the default rules, and MKD of a name that fits only %s makes a plain directory; "+
-		"for a lock, add a [[lock]] with that match", strings.Join(lost, " or "))
-}
-
-// ReplacedRules returns the default rules that no longer apply, because the configuration has rules that match other names. It may miss one: it
-// compares examples.
-func (c *Config) ReplacedRules() (lost []Rule) {
-	for _, r := range Default().Rules {
-		if !slices.ContainsFunc(c.Rules, func(own Rule) bool { return coversExamples(own.Match, r.Match) }) {
-			lost = append(lost, r)
-		}
-	}
-	return lost
-}
-
-// coversExamples reports whether some examples of names that match glob match wide. glob has no brackets, braces and backslashes.
-func coversExamples(wide, glob string) bool {
-	for _, with := range []*strings.Replacer{
-		strings.NewReplacer("**/", "", "**", "Q~7", "*", "Q~7", "?", "~"),
-		strings.NewReplacer("**", "Q~7", "*", "", "?", "7"),
-		strings.NewReplacer("**", "7/j%/~/x", "*", "j%", "?", "Q"),
-	} {
-		name := "/" + strings.TrimPrefix(with.Replace(glob), "/")
-		if fits, err := doublestar.Match(wide, name); err != nil || !fits {
-			return false
-		}
-	}
-	return true
 }

@@ -185,7 +185,7 @@ const transferring = `
 
 // An upload that waits for the end of its killed client can still be aborted, by ABOR or by an administrator.
 func TestAnUploadThatWaitsIsAborted(t *testing.T) {
-	s := start(t, func(o *setup) { o.settings.HangUp = time.Second })
+	s := start(t, func(o *setup) { o.settings.Files.HangUp.Duration = time.Second })
 	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.begun("STOR /f", "new").Close()
@@ -218,7 +218,7 @@ func (c *conn) aborts() {
 func TestAClientIsKilledAfterQuit(t *testing.T) {
 	for reads150, want := range map[bool]string{false: "old", true: "half"} {
 		var events notebook
-		s := start(t, events.ofFiles, func(o *setup) { o.settings.HangUp = 300 * time.Millisecond })
+		s := start(t, events.ofFiles, func(o *setup) { o.settings.Files.HangUp.Duration = 300 * time.Millisecond })
 		s.write("/f", "old")
 		c := s.as("phoneacc")
 		c.want("TYPE I", "200 *")
@@ -315,7 +315,7 @@ func TestAnUploadWaitsForTheEndOfAKilledClient(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v, %s, %s", tt.within, tt.before, tt.verb), func(t *testing.T) {
 			t.Parallel()
-			s := start(t, func(o *setup) { o.settings.HangUp = tt.within })
+			s := start(t, func(o *setup) { o.settings.Files.HangUp.Duration = tt.within })
 			s.write("/f", "old")
 			c := s.as("phoneacc")
 			c.want("TYPE I", "200 *")

@@ -10,7 +10,7 @@ import (
 
 // look records that the command shows a file or directory. The first look of a job may wait until another job ends.
 func (c *client) look(cmd *control.Command, view string) {
-	if !c.account.Write || !c.table().Rules().Yields() {
+	if !c.account.Writes() || !c.table().Rules().Yields() {
 		return
 	}
 	n, err := c.follow(view)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // conn is a client.
@@ -41,7 +43,7 @@ func (s *server) dial() *conn {
 func (s *server) as(account string) *conn {
 	s.t.Helper()
 	c := s.dial()
-	if s.setup.settings.TLSRequired {
+	if s.setup.settings.TLS.Mode == config.TLSRequired {
 		c.upgrade()
 	}
 	c.login(account)

@@ -92,7 +92,7 @@ func TestADownloadOfAFileThatShrinksIsNoSuccess(t *testing.T) {
 
 // data_min_rate ends a download that is too slow, and no upload.
 func TestADownloadThatIsTooSlowEnds(t *testing.T) {
-	s := start(t, func(o *setup) { o.settings.DataMinRate = 1000 })
+	s := start(t, func(o *setup) { o.settings.FTP.DataMinRate = 1000 })
 	s.driver.rateOver = 300 * time.Millisecond
 	s.sparse("/big")
 	uploader := s.as("phoneacc")

@@ -1,7 +1,7 @@
 // Package driver is the driver of ftpserverlib: an afero.Fs for each session, in which MKD and RMD of a lock's name acquire and release
 // the lock.
 //
-// Its types: a [Server] is the library's MainDriver, with a session for each connection; an [Account] is the result of a login;
+// Its types: a [Server] is the library's MainDriver, with a session for each connection; [Accounts] checks logins;
 // [Settings] can be changed by a reload. Not exported: client is one session with its view of the tree and the locks
 // (ftpserver.ClientDriver, afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
@@ -34,6 +34,7 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/guessing"
@@ -60,25 +61,11 @@ type Options struct {
 
 // Settings can be changed by [Server.SetSettings] while sessions go on.
 type Settings struct {
-	Accounts    Accounts
-	FirstPort   uint16 // of the passive ports; 0: the kernel chooses
-	LastPort    uint16
-	Active      bool // PORT and EPRT
-	TLSRequired bool
-	// DataTimeout bounds the time without progress on a data connection, and the wait for one (20 s at most). 0: no bound,
-	// and 20 s.
-	DataTimeout time.Duration
-	// DataMinRate is the lowest rate of a download in bytes per second, over a minute. 0: any.
-	DataMinRate int
-	// HangUp is how long an upload waits at least, after the end of its data connection, for the end of the control connection, which means
-	// that the client was killed; see hangUpWait. 0: it does not wait.
-	HangUp     time.Duration
-	StatusFile string // a path as accounts see it; "": none
-	// ReplacedRules match the names that would be locks by default, and are not under the rules in force; nil: none. The 257 of
-	// such a directory contains the default rule.
-	ReplacedRules *lock.Rules
-	// LeftoverMaxAge is the age at which files that were left in a lock are removed; 0: never.
-	LeftoverMaxAge time.Duration
+	Accounts Accounts
+	FTP      config.FTP
+	TLS      config.TLS // whether logins need TLS
+	Files    config.Files
+	Locks    config.Locks // how long leftovers are kept
 	// PublicAddress returns the IPv4 address for replies to PASV. If it is nil or returns the zero Addr, and for clients on the server's
 	// own machine, the reply contains the address that the client connected to. It must not block.
 	PublicAddress func() netip.Addr
@@ -145,7 +132,7 @@ func New(o Options) *Server {
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{
-		Range:   func() (first, last uint16) { return s.settings.Load().FirstPort, s.settings.Load().LastPort },
+		Range:   func() (first, last uint16) { r := s.settings.Load().FTP.PassivePorts; return r.First, r.Last },
 		Timeout: s.connectWithin,
 	})
 	s.SetSettings(o.Settings)
@@ -159,7 +146,7 @@ func (s *Server) SetSettings(settings Settings) { s.settings.Store(&settings) }
 
 // connectWithin returns the longest wait for a data connection: DataTimeout, and at most longestWait.
 func (s *Server) connectWithin() time.Duration {
-	if timeout := s.settings.Load().DataTimeout; timeout > 0 {
+	if timeout := s.settings.Load().FTP.DataTimeout.Duration; timeout > 0 {
 		return min(timeout, longestWait)
 	}
 	return longestWait
@@ -170,7 +157,7 @@ func (s *Server) Control(o control.Options) *control.Server {
 	o.NewHandler = s.newClient
 	o.Policy = func() control.Policy {
 		settings := s.settings.Load()
-		return control.Policy{TLSRequired: settings.TLSRequired, Active: settings.Active}
+		return control.Policy{TLSRequired: settings.TLS.Mode == config.TLSRequired, Active: settings.FTP.Active}
 	}
 	o.TLS, o.SessionReuse, o.Ports, o.Logger = s.tls, s.sessionReuse, s.ports, s.log
 	// STOR STAGED: a file is published by one rename when its upload is complete, so a client need not upload to another name first.
@@ -259,7 +246,7 @@ func (s *Server) Close() {
 
 // Sweep removes the files of ended locks that were moved aside before LeftoverMaxAge.
 func (s *Server) Sweep(context.Context) error {
-	if age := s.settings.Load().LeftoverMaxAge; age > 0 {
+	if age := s.settings.Load().Locks.LeftoverMaxAge.Duration; age > 0 {
 		return s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age))
 	}
 	return nil

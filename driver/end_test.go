@@ -139,7 +139,7 @@ func TestAReloadChangesTheSettingsOfOpenSessions(t *testing.T) {
 	s := start(t)
 	c := s.as("phoneacc")
 	settings := *s.driver.settings.Load()
-	settings.Active, settings.StatusFile, settings.Accounts = false, "", testAccounts{}
+	settings.FTP.Active, settings.FTP.StatusFile, settings.Accounts = false, "", testAccounts{}
 	s.driver.SetSettings(settings)
 	c.want("PORT 127,0,0,1,200,1", "502 *")
 	c.want("MDTM /.locks.json", "550 *")

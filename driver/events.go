@@ -22,7 +22,7 @@ func (t *transfer) publishEnd(err error) {
 	if _, isList := t.content.(*listing); isList {
 		return
 	}
-	e := event.Event{Path: t.client.account.inTree(t.view), ASCII: t.ascii, Took: time.Since(t.since)}
+	e := event.Event{Path: inTree(t.client.account.Home, t.view), ASCII: t.ascii, Took: time.Since(t.since)}
 	cause := ""
 	if err != nil {
 		why, _ := t.client.explain(err)
@@ -59,7 +59,7 @@ func (s *Server) Transfers() (all []TransferStatus) {
 		t := t.(*transfer)
 		status := TransferStatus{
 			Session: lock.SessionID(t.client.id.Load()), Account: t.client.account.Name, Address: t.client.conn.IP().String(),
-			Path: t.client.account.inTree(t.view), Upload: t.file != nil, Since: t.since,
+			Path: inTree(t.client.account.Home, t.view), Upload: t.file != nil, Since: t.since,
 		}
 		if moved, ok := control.BytesMoved(t.conn); ok {
 			status.Bytes = int64(moved)

@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"errors"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -105,6 +106,21 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	if h.Adopted != 0 {
 		f.add("adopted", strconv.FormatUint(uint64(h.Adopted), 10))
 	}
+}
+
+// nearLockName returns a similar name that is a lock, as the client sees it; "" if there is none.
+func (c *client) nearLockName(n lock.Name) string {
+	name := strings.ToLower(strings.TrimSpace(string(n)))
+	near := []string{name, strings.ReplaceAll(name, "-", "_"), string(n) + "_lock", string(n) + ".lock"}
+	for _, dir := range c.table().Rules().Prefixes() {
+		near = append(near, path.Join(string(dir), path.Base(string(n))))
+	}
+	for _, other := range near {
+		if view, ok := inView(c.account.Home, lock.Name(other)); ok && c.isLockName(lock.Name(other)) {
+			return view
+		}
+	}
+	return ""
 }
 
 // siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. If MKD would acquire the lock now, the reply is 550.

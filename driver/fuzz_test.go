@@ -109,7 +109,7 @@ func FuzzCommands(f *testing.F) {
 // talk plays one of the fuzzStages, the lines and the marker.
 func talk(t *testing.T, at int, lines []byte) {
 	s := start(t, func(o *setup) {
-		o.settings.Active = false // no connections to other programs on this machine
+		o.settings.FTP.Active = false // no connections to other programs on this machine
 		o.directories = len(lines)%2 == 0
 	})
 	s.write("/f", "content")

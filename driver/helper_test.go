@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -38,26 +39,26 @@ const patience = time.Minute
 const password = "secret"
 
 // testAccounts are the accounts by name.
-type testAccounts map[string]Account
+type testAccounts map[string]config.Account
 
-func (a testAccounts) Authenticate(_ context.Context, t Attempt) (Account, error) {
+func (a testAccounts) Authenticate(_ context.Context, t config.Attempt) (config.Account, error) {
 	account, ok := a[t.Name]
 	if !ok || t.Password != password {
-		return Account{}, ErrLogin
+		return config.Account{}, config.ErrLogin
 	}
 	return account, nil
 }
 
 func someAccounts() testAccounts {
 	all := testAccounts{}
-	for _, a := range []Account{
-		{Name: "phoneacc", Read: true, Write: true},
-		{Name: "other", Read: true, Write: true},
-		{Name: "reader", Read: true},
-		{Name: "writer", Write: true},
-		{Name: "boss", Read: true, Write: true, Admin: true, Chmod: true},
-		{Name: "bob", Read: true, Write: true, Home: "/home/bob", Start: "/work"},
-		{Name: "few", Read: true, Write: true, MaxLocks: 1},
+	for _, a := range []config.Account{
+		{Name: "phoneacc"},
+		{Name: "other"},
+		{Name: "reader", Access: config.AccessReadOnly},
+		{Name: "writer", Access: config.AccessWriteOnly},
+		{Name: "boss", Admin: true, Chmod: true},
+		{Name: "bob", Home: "/home/bob", Start: "/work"},
+		{Name: "few", MaxLocks: 1},
 	} {
 		if a.Home == "" {
 			a.Home, a.Start = "/", "/"
@@ -84,7 +85,7 @@ type setup struct {
 
 func plainLocks(s *setup)  { s.directories = false }
 func secure(s *setup)      { s.tls = certificate() }
-func tlsRequired(s *setup) { s.tls = certificate(); s.settings.TLSRequired = true }
+func tlsRequired(s *setup) { s.tls = certificate(); s.settings.TLS.Mode = config.TLSRequired }
 
 // server is a driver with its tree, locks and control connections, on loopback.
 type server struct {
@@ -120,7 +121,11 @@ func start(t *testing.T, changes ...func(*setup)) *server {
 			{Match: "/ever/**"},
 			{Match: "**/*_lock", MaxAge: 6 * time.Minute},
 		},
-		settings: Settings{Accounts: someAccounts(), Active: true, DataTimeout: patience, HangUp: time.Millisecond, StatusFile: "/.locks.json"},
+		settings: Settings{
+			Accounts: someAccounts(),
+			FTP:      config.FTP{Active: true, DataTimeout: config.Duration{Duration: patience}, StatusFile: "/.locks.json"},
+			Files:    config.Files{HangUp: config.Duration{Duration: time.Millisecond}},
+		},
 	}
 	for _, change := range changes {
 		change(&o)

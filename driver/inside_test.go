@@ -312,7 +312,7 @@ func TestLeftoversAreRemovedWhenTheyAreOldEnough(t *testing.T) {
 		- left /a_lock f x
 		- age /.ftplockd-leftovers/* 169h
 		- sweep
-		- left`, func(o *setup) { o.settings.LeftoverMaxAge = 168 * time.Hour })
+		- left`, func(o *setup) { o.settings.Locks.LeftoverMaxAge.Duration = 168 * time.Hour })
 }
 
 func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {

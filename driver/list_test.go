@@ -318,7 +318,7 @@ func TestTheStatusFileListsTheLocks(t *testing.T) {
 		a LIST .locks.json => 226 * >>> -r--r--r--* .locks.json\r\n`)
 	plays(t, `
 		a RETR /.locks.json => 550 *: no such file or directory
-		a STOR /.locks.json <<< an ordinary file => 226 *`, func(o *setup) { o.settings.StatusFile = "" })
+		a STOR /.locks.json <<< an ordinary file => 226 *`, func(o *setup) { o.settings.FTP.StatusFile = "" })
 }
 
 func TestSite(t *testing.T) {

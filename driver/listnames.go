@@ -31,7 +31,7 @@ func (c *client) openNames(view string) (*names, error) {
 	for _, n := range c.table().Children(in) { // without automatic locks: a mirror would remove them
 		r.held = append(r.held, n.Base())
 	}
-	if dir, base := path.Split(c.server.settings.Load().StatusFile); base != "" && path.Clean(dir) == view {
+	if dir, base := path.Split(c.server.settings.Load().FTP.StatusFile); base != "" && path.Clean(dir) == view {
 		r.status = base
 	}
 	if r.file, err = c.server.tree.Open(string(in)); err != nil && !c.table().Held(in) {

@@ -8,6 +8,7 @@ import (
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/guessing"
@@ -42,7 +43,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.context, c.account = cc, account
 	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
 	c.log = c.log.With("session", c.locks.ID().String()) // as in the output of "ftplockd sessions"
-	c.locks.SetReader(account.Read && !account.Write)
+	c.locks.SetReader(account.Reads() && !account.Writes())
 	c.locks.SetMaxLocks(account.MaxLocks)
 	c.jobs = s.jobs.Open(c.locks, account.MaxLocks)
 	c.locks.Begin() // its End comes at the end of PASS
@@ -59,18 +60,18 @@ func (s *Server) PostAuthMessage(_ ftpserver.ClientContext, user string, _ error
 }
 
 // LogIn checks a password for the web page, with the same delays after wrong ones as in FTP. The error matches
-// ErrLogin if the password is wrong; any other error is a reason why no login is possible now.
-func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error) {
+// config.ErrLogin if the password is wrong; any other error is a reason why no login is possible now.
+func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (config.Account, error) {
 	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })
 }
 
 // checkPassword returns the account, or the error of a failed login after the delay for wrong passwords.
-func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account Account, err error) {
+func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account config.Account, err error) {
 	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
-		account, err = s.settings.Load().Accounts.Authenticate(ctx, Attempt{
+		account, err = s.settings.Load().Accounts.Authenticate(ctx, config.Attempt{
 			Name: user, Password: password, From: from, Gone: gone,
 		})
-		if errors.Is(err, ErrLogin) {
+		if errors.Is(err, config.ErrLogin) {
 			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.
 			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		}
@@ -86,10 +87,10 @@ func failedLogin(err error) control.Reply {
 		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return control.Reply{Code: 421, Text: "the login took too long"}
-	case errors.Is(err, ErrLogin):
+	case errors.Is(err, config.ErrLogin):
 		return control.Reply{Code: 530, Text: "login incorrect"}
 	}
-	// guessing.ErrGone: if a script is piped into nc, nc closes its side of the connection and reads on.
+	// config.ErrGone: if a script is piped into nc, nc closes its side of the connection and reads on.
 	return control.Reply{Code: 421, Text: "your side of the connection is closed: the server did not check the password"}
 }
 

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"testing"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 func TestLogin(t *testing.T) {
@@ -110,7 +112,7 @@ func TestAnAccountSeesItsHomeOnly(t *testing.T) {
 		eve SITE LOCKS => 211-1 locks are held:\n /work/x_lock: *
 		eve SITE CHMOD 0 / => 550 /: is the root of the tree`, func(o *setup) {
 		o.settings.Accounts = testAccounts{
-			"eve":      {Name: "eve", Read: true, Write: true, Chmod: true, Home: "/linked", Start: "/none"},
+			"eve":      {Name: "eve", Chmod: true, Home: "/linked", Start: "/none"},
 			"bob":      someAccounts()["bob"],
 			"phoneacc": someAccounts()["phoneacc"],
 		}
@@ -132,7 +134,7 @@ func TestTLSOfDataConnections(t *testing.T) {
 	// A port that was opened for plain data is not used for TLS.
 	c.want("PROT C", "534 *")
 	settings := *s.driver.settings.Load()
-	settings.TLSRequired = false
+	settings.TLS.Mode = config.TLSOptional
 	s.driver.SetSettings(settings)
 	c.want("PROT C", "200 *")
 	c.private = false
@@ -144,7 +146,7 @@ func TestTLSOfDataConnections(t *testing.T) {
 	c.want("RETR /f", "425 *")
 	// RFC 4217 section 9: plain data is refused.
 	c.want("PROT C", "200 *")
-	settings.TLSRequired = true
+	settings.TLS.Mode = config.TLSRequired
 	s.driver.SetSettings(settings)
 	_, r := c.download("RETR /f")
 	c.check("RETR without TLS", r, "522 *")

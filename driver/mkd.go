@@ -16,7 +16,7 @@ import (
 // makeOrAcquire is MKD. A path that is the name of a lock contains no links, so the lock table gets the path as the client sent it. Only if the
 // table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
-	n := lock.Name(c.account.inTree(view))
+	n := lock.Name(inTree(c.account.Home, view))
 	if n == "/" || c.isStatus(view) {
 		return control.Reply{}, fs.ErrExist
 	}
@@ -96,7 +96,7 @@ func (c *client) undoIfLost(cmd *control.Command, h lock.Hold) {
 
 // makeDirectory is MKD of a name that is not a lock's.
 func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (control.Reply, error) {
-	if !c.account.Write {
+	if !c.account.Writes() {
 		return control.Reply{}, errReadOnly
 	}
 	if c.table().Rules().YieldingRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
@@ -111,7 +111,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if err := c.changeAndRecord(n, "directory made", func(files.Check) error { return c.server.tree.Mkdir(string(n), 0o777) }); err != nil {
 		return control.Reply{}, err
 	}
-	r := control.Reply{Code: 257, Text: quotedPath(view) + " created" + c.hint(n, lock.Name(c.account.inTree(view)))}
+	r := control.Reply{Code: 257, Text: quotedPath(view) + " created"}
 	return r, c.server.tree.MakeDurable(string(n)) // a sync, after the change, so that no other session has to wait for it
 }
 

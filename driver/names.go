@@ -18,7 +18,7 @@ func (c *client) resolve(view string) (lock.Name, error) {
 	if files.Hidden(view) {
 		return "", files.ErrReserved
 	}
-	return c.server.resolve(lock.Name(c.account.inTree(view)))
+	return c.server.resolve(lock.Name(inTree(c.account.Home, view)))
 }
 
 // follow is resolve that also follows a link at the end.
@@ -41,7 +41,7 @@ func (c *client) isNeeded(n lock.Name) bool {
 // checkFixed returns an error for the directories that no command removes, renames or changes the mode of.
 func (c *client) checkFixed(n lock.Name) error {
 	switch {
-	case n == "/" || string(n) == c.account.inTree("/"):
+	case n == "/" || string(n) == inTree(c.account.Home, "/"):
 		return errRoot
 	case c.isNeeded(n):
 		return errNeeded
@@ -143,7 +143,7 @@ func (c *client) liesInLock(n lock.Name) bool {
 
 // isStatus reports whether view is the path of the status file.
 func (c *client) isStatus(view string) bool {
-	f := c.server.settings.Load().StatusFile
+	f := c.server.settings.Load().FTP.StatusFile
 	return f != "" && view == f
 }
 
@@ -157,7 +157,7 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 		return errIsDir
 	case c.table().Held(n):
 		return errIsLock
-	case !c.account.Write:
+	case !c.account.Writes():
 		return errReadOnly
 	}
 	return nil
@@ -179,7 +179,7 @@ func (c *client) alterable(view string, resolve func(string) (lock.Name, error))
 			err = errIsLock
 		}
 	}
-	if err == nil && !c.account.Write {
+	if err == nil && !c.account.Writes() {
 		err = errReadOnly
 	}
 	return n, info, err

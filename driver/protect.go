@@ -39,7 +39,7 @@ func (c *client) protectedRefusal(err error) error {
 		return err
 	}
 	text := "protected by a lock outside of what this account sees"
-	if view, ok := c.account.inView(p.Lock); ok {
+	if view, ok := inView(c.account.Home, p.Lock); ok {
 		text = p.Text(view)
 	}
 	return &refusal{text: text, cause: "protected", wraps: p}

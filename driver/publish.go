@@ -40,7 +40,7 @@ func (t *transfer) publish() error {
 	}
 	t.proven = t.gotCloseNotify || t.announced > 0 && t.received == t.announced
 	if !t.proven {
-		pause(time.Until(t.dataEnded.Add(hangUpWait(t.client.server.settings.Load().HangUp, t.dataEnded.Sub(t.openedAt), t.received))))
+		pause(time.Until(t.dataEnded.Add(hangUpWait(t.client.server.settings.Load().Files.HangUp.Duration, t.dataEnded.Sub(t.openedAt), t.received))))
 	}
 	conn.CatchUp(t.client.server.catchUp) // with an ABOR or QUIT that has arrived
 	if err := t.contested(); err != nil {

@@ -41,14 +41,14 @@ func (t *transfer) openDownload(offset int64) error {
 	c := t.client
 	t.doneText = "transfer complete"
 	t.cmd.Reply(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
-	if c.isStatus(t.view) && c.account.Read {
+	if c.isStatus(t.view) && c.account.Reads() {
 		if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
 			return err
 		}
 		if offset > 0 {
 			return errNoResume
 		}
-		t.content = &statusFile{c.server, c.account}
+		t.content = &statusFile{c.server, c.account.Home}
 		return nil
 	}
 	c.look(t.cmd, t.view)
@@ -127,7 +127,7 @@ func (t *transfer) endStream() {
 // openFile opens a file for reading, and returns its name, too.
 func (c *client) openFile(view string) (n lock.Name, file afero.File, err error) {
 	switch {
-	case !c.account.Read:
+	case !c.account.Reads():
 		return "", nil, errWriteOnly
 	case c.isStatus(view):
 		return "", nil, errChanging

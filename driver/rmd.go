@@ -15,7 +15,7 @@ import (
 // path. The lock table removes the lock's directory from the disk and logs the release. Only if no lock of that name is held, the links are
 // resolved: the path may lead to another lock, or be the path of a directory.
 func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Reply, error) {
-	n := lock.Name(c.account.inTree(view))
+	n := lock.Name(inTree(c.account.Home, view))
 	released := done(250, view, "released")
 	err := c.release(n)
 	if err != lock.ErrNotHeld {
@@ -56,7 +56,7 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 		return errReserved
 	case fixed != nil:
 		return fixed
-	case !c.account.Write:
+	case !c.account.Writes():
 		return errReadOnly
 	}
 	if info, err := c.lstat(n); err == nil && !info.IsDir() {

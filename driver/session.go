@@ -11,6 +11,7 @@ import (
 	ftpserver "github.com/fclairamb/ftpserverlib"
 	"github.com/spf13/afero"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -28,7 +29,7 @@ type client struct {
 
 	// The login sets these.
 	context ftpserver.ClientContext
-	account Account
+	account config.Account
 	locks   *lock.Session // nil: not logged in
 	jobs    *job.Session  // as locks
 

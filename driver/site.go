@@ -212,7 +212,7 @@ func (c *client) siteLocks(param string) control.Reply {
 	var names []lock.Name
 	began := time.Now()
 	for _, n := range c.table().Names() {
-		view, ok := c.account.inView(n)
+		view, ok := inView(c.account.Home, n)
 		switch {
 		case !ok:
 		case time.Since(began) > c.server.bounds.glob:
@@ -228,7 +228,7 @@ func (c *client) siteLocks(param string) control.Reply {
 		return control.Reply{Code: 211, Text: "no locks are held"}
 	}
 	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(names)), Rows: func(line func(string) error) (string, error) {
-		more, err := c.server.eachLock(c.account, names, func(n lock.Name, view string) (err error) {
+		more, err := c.server.eachLock(c.account.Home, names, func(n lock.Name, view string) (err error) {
 			v, verr := c.locks.View(n)
 			if verr != nil || len(v.Holds) == 0 {
 				return nil

@@ -76,7 +76,7 @@ func (c *client) lstat(n lock.Name) (fs.FileInfo, error) {
 // stat is lstat of a path. It follows a link at the end.
 func (c *client) stat(view string) (fs.FileInfo, error) {
 	if c.isStatus(view) {
-		return c.server.statusInfo(c.account), nil
+		return c.server.statusInfo(c.account.Home), nil
 	}
 	n, err := c.resolve(view)
 	if err != nil {

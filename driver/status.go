@@ -12,12 +12,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// eachLock calls f with those of the names that are held and in the account's home, and with their paths there, until an error. After bounds.locks
+// eachLock calls f with those of the names that are held and in a home, and with their paths there, until an error. After bounds.locks
 // calls it only counts, and returns how many more there are. It returns an error when this server may no longer report on locks.
-func (s *Server) eachLock(a Account, names []lock.Name, f func(n lock.Name, view string) error) (more int, err error) {
+func (s *Server) eachLock(home string, names []lock.Name, f func(n lock.Name, view string) error) (more int, err error) {
 	shown := 0
 	for _, n := range names {
-		view, ok := a.inView(n)
+		view, ok := inView(home, n)
 		switch {
 		case !ok || !s.table.Held(n):
 			continue
@@ -39,8 +39,8 @@ func (s *Server) eachLock(a Account, names []lock.Name, f func(n lock.Name, view
 // statusFile is the content of the status file, for clients that have RETR only: the locks in the account's home, in JSON. It is made while
 // it is sent. If a name is not UTF-8, replacement characters stand in it.
 type statusFile struct {
-	server  *Server
-	account Account
+	server *Server
+	home   string // of the account
 }
 
 // WriteTo implements io.WriterTo.
@@ -53,7 +53,7 @@ func (f *statusFile) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	now, before, after := s.clock.Now(), "", ""
 	write("{\n  \"now\": " + jsonText(now.Wall.UTC()) + ",\n  \"locks\": [") // Flush returns its error, too
-	more, err := s.eachLock(f.account, s.table.Names(), func(n lock.Name, view string) error {
+	more, err := s.eachLock(f.home, s.table.Names(), func(n lock.Name, view string) error {
 		held, _ := s.table.Get(n)
 		held.Name = lock.Name(view)
 		for _, l := range status.Locks([]lock.Status{held}, s.jobs, now) {
@@ -88,8 +88,8 @@ func jsonText(value any) string {
 	return string(text)
 }
 
-// statusInfo describes the status file, with its size now.
-func (s *Server) statusInfo(a Account) fs.FileInfo {
-	size, _ := (&statusFile{s, a}).WriteTo(io.Discard)
-	return virtual{path.Base(s.settings.Load().StatusFile), size, 0o444, s.clock.Now().Wall, ""}
+// statusInfo describes the status file of an account with a home, with its size now.
+func (s *Server) statusInfo(home string) fs.FileInfo {
+	size, _ := (&statusFile{s, home}).WriteTo(io.Discard)
+	return virtual{path.Base(s.settings.Load().FTP.StatusFile), size, 0o444, s.clock.Now().Wall, ""}
 }

@@ -232,7 +232,7 @@ func (p *progress) check(t *transfer, now time.Time) {
 		p.moved, p.changed = moved, now
 		t.signOfLife()
 	}
-	timeout := server.settings.Load().DataTimeout
+	timeout := server.settings.Load().FTP.DataTimeout.Duration
 	switch {
 	case ok && t.file == nil && p.rate.tooSlow(server, moved, now):
 		t.cmd.Abort(errSlow)
@@ -253,7 +253,7 @@ func (p *pace) tooSlow(s *Server, moved uint64, now time.Time) bool {
 	if took < s.rateOver {
 		return false
 	}
-	slow := float64(moved-p.before) < float64(s.settings.Load().DataMinRate)*took.Seconds()
+	slow := float64(moved-p.before) < float64(s.settings.Load().FTP.DataMinRate)*took.Seconds()
 	p.since, p.before = now, moved
 	return slow
 }

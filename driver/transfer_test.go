@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // activeListener accepts the data connection of an active transfer.
@@ -117,13 +119,13 @@ func TestADataConnectionThatCannotBeOpened(t *testing.T) {
 	plays(t, `
 		a PASV => 425 no port is free for a data connection
 		a EPSV => 425 no port is free for a data connection
-		a list => 425 *`, func(o *setup) { o.settings.FirstPort, o.settings.LastPort = taken, taken })
+		a list => 425 *`, func(o *setup) { o.settings.FTP.PassivePorts = config.PortRange{First: taken, Last: taken} })
 	plays(t, `
 		- write /f old
 		a PASV => 227 *
 		a stor /f => 425 /f: cannot open the data connection
 		a NOOP => 200 OK
-		- file /f old`, func(o *setup) { o.settings.DataTimeout = time.Second })
+		- file /f old`, func(o *setup) { o.settings.FTP.DataTimeout.Duration = time.Second })
 }
 
 // The library cannot parse the zone of a link-local address.
@@ -272,7 +274,7 @@ func TestADataConnectionMustResumeTheSessionOfItsControlConnection(t *testing.T)
 }
 
 func TestATransferThatStandsStillEnds(t *testing.T) {
-	s := start(t, secure, func(o *setup) { o.settings.DataTimeout = 200 * time.Millisecond })
+	s := start(t, secure, func(o *setup) { o.settings.FTP.DataTimeout.Duration = 200 * time.Millisecond })
 	s.sparse("/large")
 	s.write("/f", "old")
 	var stalled []*conn

@@ -173,7 +173,7 @@ func TestAnUploadIsMarkedIfItsClientResetsTheConnection(t *testing.T) {
 // A reset of the data connection breaks the upload. An attacker may cut a TLS stream that has no close_notify (RFC 8446 section 6.1).
 func TestABrokenDataConnectionPublishesNothing(t *testing.T) {
 	const reset, noNotify = "426 /f: the data connection was cut", "426 /f: the data connection ended without a close_notify of TLS"
-	s := start(t, secure, func(o *setup) { o.settings.HangUp = patience }) // with a close_notify the server does not wait
+	s := start(t, secure, func(o *setup) { o.settings.Files.HangUp.Duration = patience }) // with a close_notify the server does not wait
 	for i := range 8 {
 		c := s.dial()
 		ends, active := []string{reset}, i%2 == 0

@@ -77,18 +77,23 @@ func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	}
 }
 
-// TestReadmeConfigurationKeepsTheLockOfTheFirstScreen: the README's configuration has rules of its own. The 257 names a default rule that they
-// replace.
+// TestReadmeConfigurationKeepsTheLockOfTheFirstScreen: the README's configuration has rules of its own, and causes no warning.
 func TestReadmeConfigurationKeepsTheLockOfTheFirstScreen(t *testing.T) {
 	t.Parallel()
 	all := blocks(t, "README.md")
 	i := slices.IndexFunc(all, func(b block) bool { return b.kind == "toml" })
 	_, rules, _ := strings.Cut(all[i].text, "[[lock]]")
 	s := startServer(t, "[[lock]]"+rules)
+	if r := run(t, binary, "config", "check", s.config); r.status != 0 || strings.Contains(r.out, "warning") {
+		t.Errorf("config check: status %d\n%s", r.status, r.out)
+	}
+	if log := s.log.String(); strings.Contains(log, "level=WARN") {
+		t.Error(log)
+	}
 	c := s.session("boss")
 	c.Want(257, "MKD /locks/demo", `"/locks/demo" locked, token `)
 	c.Want(257, "MKD /phone_lock", `"/phone_lock" locked, token `)
-	c.Want(257, "MKD /composer.lock", "not a lock: the configuration replaces the default rule **/*.lock")
+	c.Want(257, "MKD /composer.lock", `"/composer.lock" created`)
 }
 
 // TestReadmeNetlockPassesTheStatusOn runs the README's netlock with a command that fails. Under "go run" its status would be 1.

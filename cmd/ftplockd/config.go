@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +34,7 @@ func newConfigCheckCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Print all errors of a configuration file",
 		Long: `Check reads a configuration file as the server does, and prints each error with file, line, key and a hint.
-A syntax error ends the check. Check does not open the directories and addresses. It ignores certificates that it cannot read.
+A syntax error ends the check. It also prints the default rules that the [[lock]] rules of the file replace. Check does not open the directories and addresses. It ignores certificates that it cannot read.
 
 The exit status is 0 if the server accepts the file (there may be warnings), and 2 if it does not, or if a certificate has expired.`,
 		Example: "  ftplockd config check /etc/ftplockd/ftplockd.toml",
@@ -46,6 +49,9 @@ The exit status is 0 if the server accepts the file (there may be warnings), and
 			}
 			if err := checkExpiry(cmd.ErrOrStderr(), c, args[0]); err != nil {
 				return err
+			}
+			if replaced := replacedDefaults(c); len(replaced) > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: the [[lock]] rules replace the default rules; not in the file: %s\n", args[0], strings.Join(replaced, ", "))
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", args[0])
 			return err
@@ -65,6 +71,16 @@ func newConfigExampleCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// replacedDefaults returns the globs of the default rules that are not among the rules of a configuration.
+func replacedDefaults(c *config.Config) (globs []string) {
+	for _, d := range config.Default().Rules {
+		if !slices.ContainsFunc(c.Rules, func(r config.Rule) bool { return r.Match == d.Match }) {
+			globs = append(globs, strconv.Quote(d.Match))
+		}
+	}
+	return globs
 }
 
 // checkExpiry prints a warning for each certificate that expires soon. It returns an error for those that are not valid.

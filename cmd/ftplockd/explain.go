@@ -69,6 +69,9 @@ func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock
 		return nil
 	default:
 		fact("path", "%s is no lock: MKD makes an ordinary directory", shown)
+		if err := explainNearMiss(fact, rules, name); err != nil {
+			return err
+		}
 	}
 	guards, err := rules.Guards(name)
 	if err != nil {
@@ -79,6 +82,24 @@ func explain(w *tabwriter.Writer, c *config.Config, rules *lock.Rules, name lock
 	}
 	if len(guards) == 0 && !isLock {
 		fact("protected by", "no lock: every account that can write can change the path")
+	}
+	return nil
+}
+
+// explainNearMiss prints why no rule matches a path that is a lock by a default rule, or in lower case, or without the blanks at its end.
+func explainNearMiss(fact func(key, format string, args ...any), rules *lock.Rules, name lock.Name) error {
+	defaults, err := lock.NewRules(server.RulesOf(config.Default()))
+	if err != nil {
+		return err
+	}
+	if rule, ok := defaults.For(name); ok {
+		fact("rule", "none: the [[lock]] rules of the configuration replace the default rule %q", rule.Match)
+		return nil
+	}
+	if other := lock.Name(strings.ToLower(strings.TrimRight(string(name), " "))); other != name {
+		if _, ok := rules.For(other); ok {
+			fact("rule", "none: a rule matches %q, but letters in another case and blanks make another name", other)
+		}
 	}
 	return nil
 }

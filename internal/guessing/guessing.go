@@ -20,6 +20,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 const (
@@ -34,14 +36,8 @@ const (
 	maxNameBytes = 64               // compared bytes of an account's name
 )
 
-var (
-	// ErrWrong is the error of a check for a wrong password.
-	ErrWrong = errors.New("login incorrect")
-	// ErrRefused is returned while a network is refused.
-	ErrRefused = errors.New("too many wrong passwords from this address")
-	// ErrGone is returned if the client hung up before its turn.
-	ErrGone = errors.New("the client has gone")
-)
+// ErrRefused is returned while a network is refused.
+var ErrRefused = errors.New("too many wrong passwords from this address")
 
 // Limiter counts wrong passwords. Use New. Several goroutines may use it.
 type Limiter struct {
@@ -59,8 +55,8 @@ func New(ctx context.Context, log *slog.Logger, delay time.Duration) *Limiter {
 	return &Limiter{ctx: ctx, log: log, delay: delay, strangers: memory{}, familiar: memory{}}
 }
 
-// Try calls check when it is the client's turn, and returns its error. It counts and delays ErrWrong. It returns ErrRefused,
-// ErrGone, or the error of ctx if it did not call check.
+// Try calls check when it is the client's turn, and returns its error. It counts and delays config.ErrLogin. It returns ErrRefused,
+// config.ErrGone, or the error of ctx if it did not call check.
 func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, gone func() bool, check func() error) error {
 	client := subject{account[:min(len(account), maxNameBytes)], from}
 	t, known := l.enter(client)
@@ -76,7 +72,7 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 	case !known && t.refused(began):
 		return ErrRefused
 	case gone():
-		return ErrGone
+		return config.ErrGone
 	}
 	err := check()
 	switch {
@@ -84,7 +80,7 @@ func (l *Limiter) Try(ctx context.Context, account string, from netip.Prefix, go
 		l.mu.Lock()
 		l.familiar.get(client)
 		l.mu.Unlock()
-	case errors.Is(err, ErrWrong):
+	case errors.Is(err, config.ErrLogin):
 		delay := l.delay << min(t.add(time.Now())-1, doublings)
 		if !known && t.refused(time.Now()) {
 			l.log.Warn("address refused", "remote", from.Addr().String(), "for", refusedFor)

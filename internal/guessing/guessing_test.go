@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 // guesser tries passwords with a Limiter.
@@ -47,11 +49,11 @@ func (g guesser) try(account, from string, right bool) (time.Duration, error) {
 	err := g.Try(g.t.Context(), account, network(from), stays, func() error {
 		time.Sleep(30 * time.Millisecond)
 		if !right {
-			return ErrWrong
+			return config.ErrLogin
 		}
 		return nil
 	})
-	if errors.Is(err, ErrWrong) {
+	if errors.Is(err, config.ErrLogin) {
 		err = nil
 	}
 	return time.Since(began), err
@@ -176,9 +178,9 @@ func TestTheDelayHidesTheTimeOfTheHash(t *testing.T) {
 			began := time.Now()
 			err := g.Try(t.Context(), fmt.Sprint("user", hash), network("192.0.2.1"), stays, func() error {
 				time.Sleep(hash)
-				return ErrWrong
+				return config.ErrLogin
 			})
-			if took := time.Since(began); took != want || err != ErrWrong {
+			if took := time.Since(began); took != want || err != config.ErrLogin {
 				t.Errorf("%v: %v after %v, want it after %v", hash, err, took, want)
 			}
 			time.Sleep(forgiveEvery)
@@ -200,7 +202,7 @@ func TestALoginThatGivesUpIsNotCounted(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 20 {
-			for ctx, want := range map[context.Context]error{brief: context.DeadlineExceeded, t.Context(): ErrGone} {
+			for ctx, want := range map[context.Context]error{brief: context.DeadlineExceeded, t.Context(): config.ErrGone} {
 				all.Go(func() {
 					err := g.Try(ctx, "user", network("192.0.2.1"), func() bool { return true }, unreachable)
 					if !errors.Is(err, want) {
@@ -220,7 +222,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 		flooded := make(chan struct{})
 		var busy sync.WaitGroup
 		busy.Go(func() {
-			g.Try(t.Context(), "busy", network("192.0.2.1"), stays, func() error { <-flooded; return ErrWrong })
+			g.Try(t.Context(), "busy", network("192.0.2.1"), stays, func() error { <-flooded; return config.ErrLogin })
 		})
 		synctest.Wait()
 		ended, cancel := context.WithCancel(t.Context())
@@ -232,7 +234,7 @@ func TestTheMemoryOfFailuresIsBounded(t *testing.T) {
 				if i%2 == 0 {
 					return nil
 				}
-				return ErrWrong
+				return config.ErrLogin
 			})
 		}
 		for name, m := range map[string]memory{"strangers": g.strangers, "familiar": g.familiar} {

@@ -26,7 +26,6 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/etcd"
 	"github.com/ftplockd/ftplockd/internal/lock/locktest"
-	"github.com/ftplockd/ftplockd/internal/web"
 )
 
 // fakeEtcd is an etcd with one server, which the test controls. It is both the cluster and the log of the server's term.
@@ -174,7 +173,7 @@ func TestAStandbyAcceptsLogins(t *testing.T) {
 	if err != nil || got.Name != "ftp" || !got.CanView {
 		t.Errorf("the login: %+v, %v", got, err)
 	}
-	if _, err := (source{m.server}).LogIn(t.Context(), "ftp", "wrong", from); !errors.Is(err, web.ErrLogin) {
+	if _, err := (source{m.server}).LogIn(t.Context(), "ftp", "wrong", from); !errors.Is(err, config.ErrLogin) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	m.log.AwaitLine(t, "login failed", "remote=192.0.2.1")

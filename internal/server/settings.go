@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math"
 
@@ -16,18 +15,7 @@ import (
 // settings returns the settings of the driver.
 func (s *server) settings(c *config.Config) driver.Settings {
 	return driver.Settings{
-		Accounts:       &accounts{c, s.passwords},
-		FirstPort:      c.FTP.PassivePorts.First,
-		LastPort:       c.FTP.PassivePorts.Last,
-		Active:         c.FTP.Active,
-		TLSRequired:    c.TLS.Mode == config.TLSRequired,
-		DataTimeout:    c.FTP.DataTimeout.Duration,
-		DataMinRate:    c.FTP.DataMinRate,
-		HangUp:         c.Files.HangUp.Duration,
-		StatusFile:     c.FTP.StatusFile,
-		ReplacedRules:  replacedRules(c),
-		LeftoverMaxAge: c.Locks.LeftoverMaxAge.Duration,
-		PublicAddress:  s.public.get,
+		Accounts: accounts{c, s.passwords}, FTP: c.FTP, TLS: c.TLS, Files: c.Files, Locks: c.Locks, PublicAddress: s.public.get,
 	}
 }
 
@@ -38,20 +26,8 @@ type accounts struct {
 }
 
 // Authenticate implements driver.Accounts.
-func (a *accounts) Authenticate(ctx context.Context, t driver.Attempt) (driver.Account, error) {
-	found, err := a.passwords.Login(ctx, a.config.Accounts, config.Attempt{
-		Name: t.Name, Password: t.Password, From: t.From, Gone: t.Gone,
-	})
-	if errors.Is(err, config.ErrLogin) {
-		err = driver.ErrLogin
-	}
-	if err != nil {
-		return driver.Account{}, err
-	}
-	return driver.Account{
-		Name: found.Name, Home: found.Home, Start: found.Start, Read: found.Reads(), Write: found.Writes(),
-		Chmod: found.Chmod, Admin: found.Admin, MaxLocks: found.MaxLocks,
-	}, nil
+func (a accounts) Authenticate(ctx context.Context, t config.Attempt) (config.Account, error) {
+	return a.passwords.Login(ctx, a.config.Accounts, t)
 }
 
 // RulesOf returns the lock rules of a configuration.
@@ -84,19 +60,6 @@ func jobRulesOf(c *config.Config, locks *lock.Rules) *job.Rules {
 		}
 	}
 	return job.NewRules(locks, rules)
-}
-
-// replacedRules returns the default rules that the rules of the configuration replace, or nil.
-func replacedRules(c *config.Config) *lock.Rules {
-	lost := c.ReplacedRules()
-	if len(lost) == 0 {
-		return nil
-	}
-	rules, err := lock.NewRules(RulesOf(&config.Config{Rules: lost}))
-	if err != nil {
-		panic(err) // the default rules are constants
-	}
-	return rules
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
@@ -140,20 +141,17 @@ func (p source) LogIn(ctx context.Context, user, password string, from netip.Add
 		logIn = v.driver.LogIn
 	}
 	a, err := logIn(ctx, user, password, from)
-	if errors.Is(err, driver.ErrLogin) {
-		err = web.ErrLogin
-	}
 	before.Name = a.Name
 	return before, err
 }
 
 // logInAtStandby is [driver.Server.LogIn] for a server that has no driver yet. The driver counts wrong passwords anew.
-func (s *server) logInAtStandby(ctx context.Context, user, password string, from netip.Addr) (account driver.Account, err error) {
+func (s *server) logInAtStandby(ctx context.Context, user, password string, from netip.Addr) (account config.Account, err error) {
 	gone := func() bool { return ctx.Err() != nil }
 	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
 		known := accounts{s.logins.Load(), s.passwords}
-		account, err = known.Authenticate(ctx, driver.Attempt{Name: user, Password: password, From: from, Gone: gone})
-		if errors.Is(err, driver.ErrLogin) {
+		account, err = known.Authenticate(ctx, config.Attempt{Name: user, Password: password, From: from, Gone: gone})
+		if errors.Is(err, config.ErrLogin) {
 			s.sinks.bus.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
 		}
 		return err

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/ftplockd/ftplockd/config"
 )
 
 const (
@@ -146,7 +148,7 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) {
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	a, err := s.authenticate(r, r.FormValue("user"), r.FormValue("password"))
 	switch {
-	case errors.Is(err, ErrLogin):
+	case errors.Is(err, config.ErrLogin):
 		s.render(w, r, http.StatusForbidden, "login", "This name or password is wrong.")
 		return
 	case err != nil:

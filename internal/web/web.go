@@ -14,7 +14,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"html/template"
 	"io"
 	"net/http"
@@ -32,9 +31,6 @@ type Account struct {
 	Admin       bool   // may break locks and end sessions
 	Credentials string // changes with the password, and with the networks that the account may come from
 }
-
-// ErrLogin is the error of a login with a wrong name or password.
-var ErrLogin = errors.New("login incorrect")
 
 // Fact is a key of a lock's rule and its value.
 type Fact struct{ Key, Value string }
@@ -55,7 +51,7 @@ type Source interface {
 	Break(ctx context.Context, name string, token uint64, by, reason string) error
 	// Kick ends a session. Its error has the reason why not.
 	Kick(session, by, reason string) error
-	// LogIn checks a password like FTP, with the same delays. Its error matches ErrLogin, or has the reason why no account can log in now.
+	// LogIn checks a password like FTP, with the same delays. Its error matches config.ErrLogin, or has the reason why no account can log in now.
 	LogIn(ctx context.Context, user, password string, from netip.Addr) (Account, error)
 	// Account returns the account with a name as it is configured now; false: there is none.
 	Account(name string) (Account, bool)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/status"
 )
@@ -104,7 +105,7 @@ func (h *house) Kick(session, by, reason string) error {
 
 func (h *house) LogIn(_ context.Context, user, password string, _ netip.Addr) (Account, error) {
 	if password != "secret" {
-		return Account{}, ErrLogin
+		return Account{}, config.ErrLogin
 	}
 	a, _ := h.Account(user)
 	return a, nil
