@@ -197,8 +197,8 @@ func TestSegmentsOfABusyServerAreLarger(t *testing.T) {
 // Where a larger segment has no space, one of the usual size follows.
 func TestALargerSegmentIsNotNeeded(t *testing.T) {
 	s := newScene(t)
+	s.faults.set(func(f *faults) { f.limit = (64 << 10) * 7 / 4 })
 	l := s.mustOpen()
-	s.faults.set(func(f *faults) { f.limit = l.o.Size * 7 / 4 })
 	for range 3 {
 		if err := l.turn(); err != nil {
 			t.Fatal(err)
