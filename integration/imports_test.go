@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"internal/files":         {},
 	"internal/lock/":         {"internal/lock"}, // every store
 	"internal/lock/locktest": {"internal/lock"},
+	"internal/planted":       {},
 	"internal/powerloss":     {},
 	"internal/job":           {"internal/lock"},
 	"reaper":                 {"internal/lock"},
@@ -62,10 +63,10 @@ var allowed = map[string][]string{
 
 // allowedInTests is what their tests may import beside that.
 var allowedInTests = map[string][]string{
-	"internal/lock":           {"internal/lock", "internal/lock/locktest"},
+	"internal/lock":           {"internal/lock", "internal/lock/locktest", "internal/planted"},
 	"internal/lock/":          {"internal/lock/locktest", "internal/files", "internal/powerloss"},
 	"internal/files":          {"internal/powerloss"},
-	"internal/job":            {"internal/lock", "internal/lock/locktest"},
+	"internal/job":            {"internal/lock", "internal/lock/locktest", "internal/planted"},
 	"internal/hook":           {"internal/lock"},
 	"internal/lock/hostdir":   {"internal/files", "internal/lock/locktest", "internal/lock/journal", "internal/powerloss"},
 	"internal/lock/etcd":      {"internal/lock/locktest", "integration/etcdtest"},

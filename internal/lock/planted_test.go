@@ -1,20 +1,16 @@
 package lock
 
 import (
-	"encoding/json"
 	"flag"
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/ftplockd/ftplockd/internal/planted"
 )
 
 var modelBugs = flag.Int("model.bugs", 3, "so many of the planted bugs, drawn at random, the model test has to find; -1: all")
 
-// planted are bugs that the model test must find: the text in a file, and what replaces it.
-var planted = []struct{ name, file, is, becomes string }{
+// plantedBugs are bugs that the model test must find: the text in a file, and what replaces it.
+var plantedBugs = []planted.Bug{
 	{"a second exclusive hold", "acquire.go", "(!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
 	{"a token is given twice", "apply.go", "st.last = max(st.last, h.Token)", "st.last = st.last + 0"},
 	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.waiter {", "if false {"},
@@ -40,49 +36,7 @@ var planted = []struct{ name, file, is, becomes string }{
 	{"a hold that is too old stands", "next.go", "return later(h.Renewed.Boot, age)", "return later(h.Renewed.Boot, 2*age)"},
 }
 
-// TestModelFindsPlantedBugs shows that the model test can fail: it builds the package with one of the bugs at a time.
+// TestModelFindsPlantedBugs shows that the model test can fail.
 func TestModelFindsPlantedBugs(t *testing.T) {
-	for _, bug := range planted {
-		if source, err := os.ReadFile(bug.file); err != nil || strings.Count(string(source), bug.is) != 1 {
-			t.Errorf("%s does not contain %q once: %v", bug.file, bug.is, err)
-		}
-	}
-	bugs := planted
-	if n := *modelBugs; n >= 0 && n < len(bugs) {
-		bugs = nil
-		for _, i := range rand.Perm(len(planted))[:n] {
-			bugs = append(bugs, planted[i])
-		}
-	}
-	for _, bug := range bugs {
-		t.Run(bug.name, func(t *testing.T) {
-			source, err := os.ReadFile(bug.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir := t.TempDir()
-			wrong := filepath.Join(dir, bug.file)
-			here, err := filepath.Abs(bug.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {here: wrong}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for file, text := range map[string]string{wrong: strings.Replace(string(source), bug.is, bug.becomes, 1), filepath.Join(dir, "overlay.json"): string(overlay)} {
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", filepath.Join(dir, "overlay.json"),
-				"-run", "^TestModel$", "-count", "1", "-timeout", "5m", "-model.runs", "3000", ".").CombinedOutput()
-			switch {
-			case err == nil:
-				t.Error("the model test did not find it")
-			case !strings.Contains(string(out), "--- FAIL: TestModel") && !strings.Contains(string(out), "panic:"):
-				t.Errorf("the model test did not run: %s", out)
-			}
-		})
-	}
+	planted.Find(t, "Model", plantedBugs, *modelBugs, "-model.runs", "3000")
 }
