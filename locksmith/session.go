@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/textproto"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -98,11 +101,13 @@ func (s *session) handshake() error {
 	secure := tls.Client(s.control, s.tls)
 	s.conn = secure
 	err := secure.Handshake()
-	switch {
+	switch errno := syscall.Errno(0); {
 	case err == nil:
 		return nil
 	case s.broken() != nil:
 		return s.broken()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &errno):
+		return s.lost(err) // the server restarts, or is silent: that says nothing about its certificate
 	}
 	return fmt.Errorf("%w: %s: %s", ErrTLS, s.Address, plain(err))
 }

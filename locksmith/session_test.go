@@ -54,6 +54,22 @@ func TestDialReportsARefusalOfTLS(t *testing.T) {
 	}
 }
 
+// A server that ends in the handshake is unreachable, so Acquire tries again; its certificate may be right.
+func TestAServerThatEndsInTheHandshakeIsUnreachable(t *testing.T) {
+	ours, theirs := net.Pipe()
+	go func() {
+		_, _ = io.WriteString(theirs, "220 ready\r\n")
+		_, _ = theirs.Read(make([]byte, 100))
+		_, _ = io.WriteString(theirs, "234 go\r\n")
+		_, _ = theirs.Read(make([]byte, 1<<16)) // the handshake has begun
+		theirs.Close()
+	}()
+	o := Config{Address: "h", TLS: TLSExplicit, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+	if _, err := TryAcquire(t.Context(), o, "/a", Options{}); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrTLS) {
+		t.Error(err)
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	for address, want := range map[string]string{
 		"host": "host:21", "host:2121": "host:2121", "10.0.0.1": "10.0.0.1:21", "::1": "[::1]:21", "[::1]": "[::1]:21",

@@ -31,6 +31,12 @@ func (s *served) ofOthers(name string) {
 	}
 }
 
+func TestAFailedReadOfAttributesIsReported(t *testing.T) {
+	if _, err := xattrNames(func([]byte) (int, error) { return -1, unix.EOPNOTSUPP }); err != unix.EOPNOTSUPP {
+		t.Error(err)
+	}
+}
+
 // Only a process that may not do so publishes a file of another owner.
 func TestAFailedChownIsNoSuccess(t *testing.T) {
 	for _, cause := range []error{unix.EIO, unix.EDQUOT, unix.EPERM} {

@@ -89,13 +89,9 @@ func (r *Rules) ambiguityErrors() []error {
 // ProtectedBy returns the paths that the lock with the name protects, as globs in which the text of the name stands for $1, $2, ...
 func (r *Rules) ProtectedBy(name Name) (globs []string) {
 	rule := r.find(name)
-	if rule == nil {
-		return nil
-	}
-	for _, text := range rule.protection.Paths {
-		p, err := newPattern(rule, text, rule.holdRule.Match)
-		if err != nil {
-			continue // not with compiled rules
+	for _, p := range r.protectedPatterns {
+		if p.rule != rule {
+			continue
 		}
 		values, glob := p.valuesOf(name), ""
 		for _, part := range p.parts {

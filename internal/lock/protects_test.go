@@ -247,5 +247,8 @@ func TestProtectedByNamesPaths(t *testing.T) {
 		if got := rules.ProtectedBy(lock.Name(c.name)); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%s protects %q, want %s", c.name, got, c.want)
 		}
+		if got := rules.ProtectedBy("/no/rule"); got != nil {
+			t.Errorf("a name without a rule protects %q", got)
+		}
 	}
 }

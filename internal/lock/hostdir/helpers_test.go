@@ -67,6 +67,7 @@ type faulty struct {
 	plain  bool                    // the file system keeps no mark
 	sticky bool                    // every directory has a mark
 	old    bool                    // the file system records no times of birth, and reuses one inode
+	lstat  error                   // what Lstat of a directory returns, unless it is nil
 }
 
 func (f *faulty) Open(name string) (afero.File, error) {
@@ -87,6 +88,8 @@ func (f *faulty) OpenDirectory(name string) (afero.File, error) {
 	file, err := f.Tree.OpenDirectory(name)
 	d, ok := file.(hostdir.Directory)
 	switch {
+	case ok && f.lstat != nil:
+		return unreadable{d, f.lstat}, nil
 	case ok && f.plain:
 		return unmarked{d}, nil
 	case ok && f.sticky:
@@ -105,6 +108,13 @@ func (f *faulty) Aside(name, by string, token uint64) (string, error) {
 	}
 	return f.Tree.Aside(name, by, token)
 }
+
+type unreadable struct {
+	hostdir.Directory
+	err error
+}
+
+func (u unreadable) Lstat(string) (fs.FileInfo, error) { return nil, u.err }
 
 type unmarked struct{ hostdir.Directory }
 

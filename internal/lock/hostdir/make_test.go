@@ -212,19 +212,38 @@ func TestFilesInABrokenLockAreMovedAside(t *testing.T) {
 
 func TestErrorsOfTheFileSystemAreReturned(t *testing.T) {
 	s := newScene(t)
-	s.fs.open = func(name string) error { return &fs.PathError{Op: "open", Path: name, Err: syscall.EIO} }
 	h := lock.Hold{Name: "/locks/a", Directory: lock.DirectoryID{Inode: 5}}
-	_, made := s.Make(t.Context(), "/locks/a")
-	_, removed := s.Remove(t.Context(), h, lock.CauseRelease)
-	_, _, restored := s.Restore(t.Context(), h)
-	for _, err := range []error{made, removed, restored, s.free("/locks/a")} {
-		if !errors.Is(err, syscall.EIO) {
-			t.Error(err)
+	for _, fault := range []struct {
+		open  func(string) error
+		lstat error
+	}{{lstat: syscall.EIO}, {open: func(name string) error { return &fs.PathError{Op: "open", Path: name, Err: syscall.EIO} }}} {
+		s.fs.open, s.fs.lstat = fault.open, fault.lstat
+		_, removed := s.Remove(t.Context(), h, lock.CauseRelease)
+		_, _, restored := s.Restore(t.Context(), h)
+		errs := []error{removed, restored}
+		if fault.open != nil {
+			_, made := s.Make(t.Context(), "/locks/a")
+			errs = append(errs, made, s.free("/locks/a"))
+		}
+		for _, err := range errs {
+			if !errors.Is(err, syscall.EIO) {
+				t.Error(err)
+			}
 		}
 	}
 	if _, err := s.Remove(t.Context(), lock.Hold{Name: "/locks/a"}, lock.CauseRelease); err != nil {
 		t.Errorf("a hold without a directory: %v", err)
 	}
+}
+
+func TestADirectoryThatTheHostRemovesAtTheSameMomentIsGone(t *testing.T) {
+	s := newScene(t)
+	vanish := func() {}
+	s.valid = func() error { vanish(); return nil }
+	s.restart()
+	h := s.acquire("/locks/a")
+	vanish = func() { s.rmdir("/locks/a") }
+	s.wantsGone(h)
 }
 
 // ext2, and ext4 with inodes of 128 bytes. A new directory gets the inode of the removed one.
