@@ -20,4 +20,8 @@ func TestNamesThatAreNotUTF8HaveASecondKey(t *testing.T) {
 			t.Errorf("%s lacks %s: %v", &b, want, err)
 		}
 	}
+	var plain bytes.Buffer
+	if err := Write(&plain, RefusedJobs([]job.Refused{{Lock: "/ü %", Why: &job.Error{Cause: job.Held}}})); err != nil || strings.Contains(plain.String(), "encoded") {
+		t.Errorf("%s has a second key: %v", &plain, err)
+	}
 }
