@@ -136,7 +136,7 @@ func TestAnUploadWaitsForAnAborThatHasArrived(t *testing.T) {
 	c.send("STAT\r\nABOR\r\n")
 	<-reader.asked
 	data.Close()
-	s.until("the upload waits for the reader", func() bool { return somewhere("(*transfer).publish", "(*Conn).CatchUp") })
+	s.until("the upload waits for the reader", func() bool { return somewhere("(*transfer).closeUpload", "(*Conn).CatchUp") })
 	close(reader.goOn)
 	c.transcript(transferring + "\nS: 426 *\nS: 226 *")
 	s.wantContent("/f", "old")
@@ -189,10 +189,10 @@ func TestAnUploadThatWaitsIsAborted(t *testing.T) {
 	s.write("/f", "old")
 	c := s.as("phoneacc")
 	c.begun("STOR /f", "new").Close()
-	s.until("it waits", func() bool { return somewhere("(*transfer).publish", "driver.pause(") })
+	s.until("it waits", func() bool { return somewhere("(*transfer).awaitHangUp", "time.Sleep(") })
 	c.aborts()
 	c.begun("STOR /f", "new").Close()
-	s.until("it waits", func() bool { return somewhere("(*transfer).publish", "driver.pause(") })
+	s.until("it waits", func() bool { return somewhere("(*transfer).awaitHangUp", "time.Sleep(") })
 	id := c.session().locks.ID()
 	s.dial() // a session without a login
 	if !s.driver.Kick(id, "an administrator ended it") || s.driver.Kick(id+1000, "nobody") || s.driver.Kick(0, "nobody") {

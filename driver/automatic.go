@@ -6,9 +6,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Automatic locks (see package job) have two calls in the commands of a job: look and takeAutomatic.
+// Commands call package job twice for automatic locks: look when they show a file, takeAutomatic before they change one.
 
-// look records that the command shows a file or directory. The first look of a job may wait until another job ends.
+// look records that the command shows a file or directory to the job. The first look of a job may wait until another job ends.
 func (c *client) look(cmd *control.Command, view string) {
 	if !c.account.Writes() || !c.table().Rules().Yields() {
 		return
@@ -43,8 +43,8 @@ func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 	})
 }
 
-// inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over or the client withdraws the command. A transfer waits on
-// its own goroutine; every other command reads the connection while it waits.
+// inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over. A transfer waits on its own goroutine until it is aborted.
+// Every other command reads the connection while it waits, and returns errWithdrawn if the client hangs up or the session ends.
 func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*job.Waiting, error)) error {
 	wake := c.conn.Wake
 	woken := make(chan struct{}, 1)

@@ -31,7 +31,7 @@ func (c *client) removeFile(view string) error {
 	return c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it
 }
 
-// setAttributes is MFMT and SITE CHMOD: it sets the time or the mode of the file or directory that a path leads to. It refuses locks.
+// setAttributes is MFMT and SITE CHMOD: apply sets the time or the mode of the file or directory to which the path leads. Locks are refused.
 func (c *client) setAttributes(view string, apply func(lock.Name) error) error {
 	n, info, err := c.alterable(view, c.follow)
 	if err == nil {
@@ -41,15 +41,6 @@ func (c *client) setAttributes(view string, apply func(lock.Name) error) error {
 		return err
 	}
 	return c.excludingLockOf(n, func() error { return c.applyAndRecord(n, info, apply) })
-}
-
-// excludingLockOf calls change, if the file has the name of a lock, while that is not held: another session may remove the file and acquire
-// the lock at any moment.
-func (c *client) excludingLockOf(n lock.Name, change func() error) error {
-	if !c.isLockName(n) {
-		return change()
-	}
-	return c.excludingLocks([]lock.Name{n}, change)
 }
 
 // applyAndRecord applies the change, and records it in the history if a lock protects the file.

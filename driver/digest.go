@@ -18,8 +18,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// digests gives turns to the digests of HASH, XMD5 and the like, because a digest keeps a processor busy. If all processors were busy,
-// the runtime would look for network traffic every 10 ms only, and each lock would wait for that several times.
+// digests limits how many digests of HASH, XMD5 and the like are computed at a time, in turns, because a digest keeps a processor busy. If
+// all processors were busy, the runtime would poll the network every 10 ms only, and each MKD would wait for that several times.
 type digests struct {
 	turns chan struct{} // has a value for each turn that is taken
 	turn  time.Duration // the length of a turn; then the next digest gets one

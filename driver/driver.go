@@ -13,11 +13,11 @@
 // Replies contain paths as the client sees them, never the server's. The locks of a session are released only when
 // its transfers are over.
 //
-// Caveats: if the control connection of a killed client ends later after its data connection than hangUpWait returns,
-// a partial upload is published. Renaming a directory can give a directory in it the name of a lock; like
-// every such directory that MKD did not make, it belongs to the host then.
+// Caveats: if the control connection of a killed client ends more than hangUpWait after its data connection, a partial upload is
+// published. Renaming a directory can give a directory in it the name of a lock. That directory then belongs to the host, like every
+// such directory that MKD did not make.
 //
-// Start reading at fs.go, the list of the methods that FTP calls.
+// Start reading at fs.go, the list of the methods that the library calls. publish.go has the end of an upload.
 package driver
 
 import (
@@ -90,7 +90,7 @@ type Server struct {
 	transfers       sync.Map // from each *transfer with an open data connection to its *progress
 	watching        sync.WaitGroup
 	rateOver        time.Duration // the period of DataMinRate
-	catchUp         time.Duration // bounds the wait of an upload for the reader of commands, which takes microseconds on an idle machine
+	catchUp         time.Duration // the longest wait of an upload for the reader of commands; on an idle machine it takes microseconds
 	bounds          bounds
 	guessing        *guessing.Limiter
 	digests         digests

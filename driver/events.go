@@ -17,7 +17,7 @@ func (c *client) publish(e event.Event) event.Event {
 	return e
 }
 
-// publishEnd publishes the end of the transfer of a file. err is its cause; nil is success.
+// publishEnd publishes the event of the end of a transfer of a file. err is why it failed, or nil.
 func (t *transfer) publishEnd(err error) {
 	if _, isList := t.content.(*listing); isList {
 		return
@@ -39,7 +39,7 @@ func (t *transfer) publishEnd(err error) {
 	default:
 		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, cause
 	}
-	t.outcome = t.client.publish(e)
+	t.endEvent = t.client.publish(e)
 }
 
 // TransferStatus describes a transfer under way.

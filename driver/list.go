@@ -22,15 +22,15 @@ const (
 	formatFacts               // MLSD
 )
 
-// listing is the content of LIST, NLST, MLSD and STAT: one entry, or those names in a directory that match a pattern. It reads the
-// names and writes the lines while the client reads them.
+// listing is the content of LIST, NLST, MLSD and STAT: one entry, or the names in a directory that match a pattern. It reads the directory
+// while the client reads the lines.
 type listing struct {
 	client  *client
 	view    string
 	format  format
 	options listOptions
-	names   *names // of the directory; nil: only one is listed
-	shown   string // precedes each name in the listing
+	names   *names // of the directory; nil: only the entry one is listed
+	prefix  string // precedes each name in the listing
 	pattern string
 	one     entry
 }
@@ -59,7 +59,7 @@ func (c *client) listing(f format, param string) (*listing, error) {
 	dir, last := path.Split(param)
 	switch {
 	case isNotThere(err) && f != formatFacts && isPattern(last):
-		l.shown, l.pattern = dir, last
+		l.prefix, l.pattern = dir, last
 		c.look(c.conn.Command(), c.abs(dir))
 		err = l.list(c.abs(dir))
 	case err != nil:
@@ -72,7 +72,7 @@ func (c *client) listing(f format, param string) (*listing, error) {
 		l.one = entry{cmp.Or(param, "."), info}
 	default:
 		if l.format == formatNames && param != "" && param != "." { // RFC 1123 section 4.1.2.7: a client can send each name with RETR
-			l.shown = strings.TrimSuffix(param, "/") + "/"
+			l.prefix = strings.TrimSuffix(param, "/") + "/"
 		}
 		err = l.list(l.view)
 	}
@@ -96,7 +96,7 @@ func isPattern(last string) bool {
 
 // listOptions are the letters that a client sent after LIST or NLST, as for ls: -a and -A list names that begin with a dot, -d lists
 // the directory itself, -l makes NLST a LIST, as in vsftpd, and -F adds a slash to directories. -t, -S and -r order by time, by size and
-// in reverse. RFC 959 has no options, and clients send others, too: they have no effect.
+// in reverse. RFC 959 has no options. Clients send other letters, too; these have no effect.
 type listOptions string
 
 // ordering has the options that need all names of a directory at a time.
@@ -190,7 +190,7 @@ func (l *listing) entries(piece []string) (all []entry, err error) {
 		if !l.matches(name) {
 			continue
 		}
-		e := entry{shown: l.shown + name}
+		e := entry{shown: l.prefix + name}
 		if described {
 			if e.info, err = l.names.describe(name); err != nil {
 				return nil, err

@@ -47,7 +47,7 @@ func (r *names) Close() error {
 	return r.file.Close()
 }
 
-// next returns some names, sorted, or io.EOF.
+// next returns the next piece, sorted, or io.EOF.
 func (r *names) next() (piece []string, err error) {
 	if !r.heldReturned {
 		r.heldReturned = true
@@ -78,10 +78,10 @@ func (r *names) isHeld(name string) bool {
 	return is
 }
 
-// describe describes one of the names as statEntry does. It returns nil if the name is gone, or if the client may not see it.
+// describe describes one of the names as statEntry does. It returns nil if no file has the name any more, or if the client may not see it.
 func (r *names) describe(name string) (fs.FileInfo, error) {
 	if dir, ok := r.file.(interface {
-		Lstat(base string) (fs.FileInfo, error) // without another look at the directory's path
+		Lstat(base string) (fs.FileInfo, error) // does not resolve the directory's path again
 	}); ok && !r.isHeld(name) {
 		info, err := dir.Lstat(name)
 		if err != nil {

@@ -113,10 +113,10 @@ func (s *Server) resolvedHome(home string) string {
 	return path.Dir(inside)
 }
 
-// startDirectory returns the account's directory after login; "/" if Start is no directory.
+// startDirectory returns the account's directory after login; "/" if Start is not a directory.
 func (c *client) startDirectory() string {
 	start := path.Join("/", c.account.Start)
-	if _, err := c.enter(start); err != nil {
+	if _, err := c.checkCwd(start); err != nil {
 		return "/"
 	}
 	return start

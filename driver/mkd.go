@@ -38,7 +38,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
 		return control.Reply{}, c.protectedRefusal(err)
 	}
-	if !h.Job { // the job has it without MKD, too
+	if !h.Job { // an automatic lock is held without the MKD, too
 		c.undoIfLost(cmd, h)
 	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
@@ -94,7 +94,7 @@ func (c *client) undoIfLost(cmd *control.Command, h lock.Hold) {
 	})
 }
 
-// makeDirectory is MKD of a name that is not a lock's.
+// makeDirectory is MKD of a name that is not the name of a lock.
 func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (control.Reply, error) {
 	if !c.account.Writes() {
 		return control.Reply{}, errReadOnly
@@ -129,8 +129,8 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// makeLockDirectories makes the directories of the locks that contain n, where they have none. With directories = true these are locks whose
-// directory a start could not make. Call mayChange first.
+// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true these are missing only if a
+// start could not make them. Call mayChange first.
 func (c *client) makeLockDirectories(n lock.Name) error {
 	in := n.Parent()
 	if in == "/" {

@@ -12,8 +12,8 @@ import (
 
 func (c *client) table() *lock.Table { return c.server.table }
 
-// resolve returns the name of a path: below the account's home, and with the links in its parent
-// resolved. It need not exist: a lock may have no directory on disk.
+// resolve returns the name of a path: below the account's home, with the links in its parent resolved. The last element need not exist: a
+// lock may have no directory on disk.
 func (c *client) resolve(view string) (lock.Name, error) {
 	if files.Hidden(view) {
 		return "", files.ErrReserved
@@ -93,8 +93,7 @@ func (c *client) checkHostLocks(n lock.Name) error {
 	return nil
 }
 
-// linkTargets returns the directories or files that those of the names lead to that are symbolic links. It leaves out links that lead out of
-// the tree.
+// linkTargets returns the targets of the names that are symbolic links, without those of links that lead out of the tree.
 func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name) {
 	for _, n := range names {
 		info, err := c.server.tree.Lstat(string(n))
@@ -108,8 +107,17 @@ func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name) {
 	return targets
 }
 
-// keepingLinks calls change, which moves, removes or replaces the names, while no lock is held or granted at or below the names and the
-// targets of those that are links: a client may have acquired the lock through the link.
+// excludingLockOf calls change. If a rule makes n the name of a lock, it returns errIsLock if the lock is held, and no session gets the lock
+// meanwhile: another session may have removed the file and acquired the lock.
+func (c *client) excludingLockOf(n lock.Name, change func() error) error {
+	if !c.isLockName(n) {
+		return change()
+	}
+	return c.excludingLocks([]lock.Name{n}, change)
+}
+
+// keepingLinks calls change, which moves, removes or replaces the names, while no lock is held or granted at or below the names. For the
+// names that are links it excludes locks at or below their targets, too: a client may have acquired such a lock through the link.
 func (c *client) keepingLinks(names []lock.Name, change func() error) error {
 	targets := c.linkTargets(names...)
 	return c.excludingLocks(slices.Concat(names, targets), func() error {
@@ -147,7 +155,7 @@ func (c *client) isStatus(view string) bool {
 	return f != "" && view == f
 }
 
-// mayCreate returns an error if no file of that name may be made or replaced. A file may have the name of a lock while the lock is not
+// mayCreate returns an error if the account may not make or replace a file of that name. A file may have the name of a lock that is not
 // held.
 func (c *client) mayCreate(n lock.Name, view string) error {
 	switch {
@@ -163,8 +171,8 @@ func (c *client) mayCreate(n lock.Name, view string) error {
 	return nil
 }
 
-// alterable returns the file or directory of a path, by resolve or by follow, if the account may change, rename or remove it at all. The
-// error refuses locks.
+// alterable resolves a path by resolve or follow, and returns its name and description. It returns an error for locks, for the status file,
+// and if the account may not change files.
 func (c *client) alterable(view string, resolve func(string) (lock.Name, error)) (lock.Name, fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return "", nil, errReserved

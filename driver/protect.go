@@ -18,9 +18,9 @@ var (
 	errHardLinks      = &refusal{text: "has other names (hard links), which may be protected"}
 )
 
-// mayChange is the check at the beginning of every command that changes a path. The first change of a job acquires the automatic lock of the
-// path, perhaps after a wait. A lock of another job or of the host on the path is an error. The permit is that of the session for the path.
-// The change itself repeats the check of the locks in one step with the change, see withPermits.
+// mayChange is the check at the beginning of every command that changes a path. It returns the session's permit for the path, or an error if
+// another job or the host holds a lock of the path. The first change of a job acquires the automatic lock of the path, perhaps after a
+// wait. withPermits repeats the check in one step with the change.
 func (c *client) mayChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
 	if err := c.checkHostLocks(n); err != nil {
 		return lock.Permit{}, c.protectedRefusal(err)
@@ -45,16 +45,16 @@ func (c *client) protectedRefusal(err error) error {
 	return &refusal{text: text, cause: "protected", wraps: p}
 }
 
-// withPermits calls change in one step with the check that the session may change the paths of the writes. No directory above the paths is
-// renamed meanwhile; inPlace returns an error if one was before. change gets the permits in the order of the writes.
-func (c *client) withPermits(writes []lock.Write, inPlace func() error, change func([]lock.Permit) error) error {
+// withPermits calls change in one step with the check that the session may change the paths of the writes. change gets the permits in the
+// order of the writes. No client renames a directory above the paths meanwhile; checkParents returns an error if one was renamed before.
+func (c *client) withPermits(writes []lock.Write, checkParents func() error, change func([]lock.Permit) error) error {
 	return c.protectedRefusal(c.locks.Write(c.server.context, writes, func(permits []lock.Permit) error {
 		if permits == nil {
 			return change(make([]lock.Permit, len(writes)))
 		}
 		c.server.layout.RLock()
 		defer c.server.layout.RUnlock()
-		if err := inPlace(); err != nil {
+		if err := checkParents(); err != nil {
 			return err
 		}
 		if err := c.checkPermits(permits); err != nil {
@@ -64,8 +64,8 @@ func (c *client) withPermits(writes []lock.Write, inPlace func() error, change f
 	}))
 }
 
-// checkPermits returns an error if this server may no longer change protected files, because another server may soon grant the locks. Call it
-// right before a change, after the steps that a network file system can delay. It accepts paths without a lock.
+// checkPermits returns an error if one of the permits is for a lock and this server may no longer change protected files, because another
+// server may soon grant the locks. Call it right before a change, after the steps that a network file system can delay.
 func (c *client) checkPermits(permits []lock.Permit) error {
 	for _, t := range permits {
 		if t.Lock != "" || t.Around != "" {
@@ -178,8 +178,8 @@ func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Che
 	})
 }
 
-// recordChange counts the change for automatic locks, and records that of a protected file in the history. note names the change; "" is an upload. Call it in the function of
-// withPermits that makes the change.
+// recordChange counts a change for automatic locks. If a lock protects the file, it records the change in the history. note names the change;
+// "" is an upload. Call it in the function of withPermits that makes the change.
 func (c *client) recordChange(t lock.Permit, note string, p lock.Publication) {
 	c.jobs.Published(p.Path, t.Token, note != lock.NoteTimes && !strings.HasPrefix(note, lock.NoteRenamed))
 	if t.Lock == "" {
@@ -192,7 +192,8 @@ func (c *client) recordChange(t lock.Permit, note string, p lock.Publication) {
 	s.table.Publish(lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, note, p)
 }
 
-// recordUnconfirmed records that a published upload may be a part of the file. It logs an error only, because the file is published.
+// recordUnconfirmed records in the history that a published upload may be a part of the file. It logs an error and does not return it, because
+// the file is published.
 func (s *Server) recordUnconfirmed(t lock.Permit, p lock.Publication) {
 	if t.Lock == "" {
 		return

@@ -12,60 +12,55 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// closeUpload publishes the upload, or discards it if bytes are missing, its client is gone or the lock of the path has ended.
+// closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Before place the target is
+// unchanged, and an error discards the upload. After place the new content is published.
 func (t *transfer) closeUpload() error {
-	err := t.guarded(t.publish)
-	if err != nil && !errors.Is(err, files.ErrNotDurable) {
+	err := t.guarded(func() error {
+		// Before the slow work on the disk:
+		if err := t.checkPublishable(); err != nil {
+			return err
+		}
+		if err := t.computeSum(); err != nil {
+			return err
+		}
+		if err := t.file.Sync(); err != nil {
+			return err
+		}
+		t.awaitHangUp()
+		t.client.conn.CatchUp(t.client.server.catchUp) // with an ABOR or QUIT that has arrived
+		// After the waits:
+		if err := t.checkPublishable(); err != nil {
+			return err
+		}
+		if err := t.contested(); err != nil {
+			return err
+		}
+		if err := t.cmd.Seal(t.complete()); err != nil { // from here on ABOR changes nothing
+			return err
+		}
+		if err := t.place(); err != nil {
+			return err
+		}
+		return t.file.Finish()
+	})
+	switch {
+	case err == nil:
+		t.markIfReset()
+		t.logLost()
+	case !errors.Is(err, files.ErrNotDurable):
 		t.discard()
 	}
-	if err == nil && !t.proven {
-		t.cmd.Unconfirmed(t.unconfirmed)
-	}
-	done := fmt.Sprintf("transfer complete, %d bytes received", t.received)
-	if lost := strings.Join(t.file.Lost(), ", "); lost != "" && err == nil {
-		done += "; not kept: " + lost
-		t.client.log.Warn("the file lost properties of the one that it replaced: the server's user may not set them", "path", t.view, "lost", lost)
-	}
-	return t.end(done, err)
+	return t.end(t.receivedText(), err)
 }
 
-// publish checks the client before the slow work on the disk, and again right before the file gets its name.
-func (t *transfer) publish() error {
-	conn := t.client.conn
-	if err := t.checkPublishable(conn.Gone()); err != nil {
-		return err
-	}
-	if err := t.sync(); err != nil {
-		return err
-	}
-	t.proven = t.gotCloseNotify || t.announced > 0 && t.received == t.announced
-	if !t.proven {
-		pause(time.Until(t.dataEnded.Add(hangUpWait(t.client.server.settings.Load().Files.HangUp.Duration, t.dataEnded.Sub(t.openedAt), t.received))))
-	}
-	conn.CatchUp(t.client.server.catchUp) // with an ABOR or QUIT that has arrived
-	if err := t.contested(); err != nil {
-		t.cmd.Abort(err)
-	}
-	if err := t.checkPublishable(conn.Gone()); err != nil {
-		return err
-	}
-	if err := t.cmd.Seal(t.proven); err != nil {
-		return err
-	}
-	if err := t.place(); err != nil {
-		return err
-	}
-	return t.file.Finish()
-}
-
-// checkPublishable returns why the upload cannot be published: the cause of its abort, a client that is gone, or fewer bytes than announced.
-// Before APPE and REST some clients announce the bytes that they send, others the whole file. So a file of the announced size is no error. It
-// is no proof either: the old bytes and a part of the new ones may have that size by chance.
-func (t *transfer) checkPublishable(gone bool) error {
+// checkPublishable returns why the upload cannot be published: the cause of its abort, a client that has hung up, or fewer bytes than
+// announced. Before APPE and REST some clients announce the bytes that they send, others the whole file. So a file of the announced size
+// is no error. It is no proof either: the old bytes and a part of the new ones may have that size by chance.
+func (t *transfer) checkPublishable() error {
 	switch cause := t.cmd.Cause(); {
 	case cause != nil:
 		return cause
-	case gone:
+	case t.client.conn.Gone():
 		return control.ErrHungUp
 	case t.received < t.announced && t.file.Size() != t.announced:
 		return &refusal{code: 426, text: fmt.Sprintf("fewer bytes than ALLO announced: %d of %d", t.received, t.announced)}
@@ -73,14 +68,43 @@ func (t *transfer) checkPublishable(gone bool) error {
 	return nil
 }
 
-// sync writes the content to the disk, and computes the digest of a protected file.
-func (t *transfer) sync() (err error) {
+// complete reports whether the client has proved that no byte is missing: it sent close_notify, or as many bytes as it announced.
+func (t *transfer) complete() bool {
+	return t.gotCloseNotify || t.announced > 0 && t.received == t.announced
+}
+
+// computeSum computes the digest of a protected file.
+func (t *transfer) computeSum() (err error) {
 	if t.permitAtStart.Lock != "" {
-		if t.sum, err = t.file.Sum(); err != nil {
-			return err
-		}
+		t.sum, err = t.file.Sum()
 	}
-	return t.file.Sync()
+	return err
+}
+
+// awaitHangUp waits for the end of the control connection of a killed client, unless the upload is complete.
+func (t *transfer) awaitHangUp() {
+	if t.complete() {
+		return
+	}
+	hangUp := t.client.server.settings.Load().Files.HangUp.Duration
+	time.Sleep(time.Until(t.dataEnded.Add(hangUpWait(hangUp, t.dataEnded.Sub(t.openedAt), t.received))))
+}
+
+// longestHangUp bounds the part of hangUpWait that is longer than Settings.HangUp.
+const longestHangUp = 50 * time.Millisecond
+
+// hangUpWait returns how long an upload that is not complete waits, after the end of its data connection, for the end of the control
+// connection. The kernel ends the connections of a killed client one after the other: on a busy machine several milliseconds may pass. A
+// longer transfer is more likely to be killed, so the wait is a twentieth of its duration. Half of the partial files of killed clients
+// with small uploads are empty, and few complete ones are. If hangUp is 0, the upload does not wait.
+func hangUpWait(hangUp, took time.Duration, received int64) time.Duration {
+	switch {
+	case hangUp == 0:
+		return 0
+	case received == 0:
+		return max(hangUp, longestHangUp)
+	}
+	return max(hangUp, min(took/20, longestHangUp))
 }
 
 // place gives the file its name, a lock's name only while the lock is not held.
@@ -93,7 +117,7 @@ func (t *transfer) place() error {
 func (t *transfer) placeProtected(n lock.Name) error {
 	write := t.client.change(n)
 	write.Begun, write.Permit = true, t.permitAtStart
-	return t.client.withPermits([]lock.Write{write}, t.file.InPlace, func(permits []lock.Permit) error {
+	return t.client.withPermits([]lock.Write{write}, t.file.CheckParent, func(permits []lock.Permit) error {
 		if err := t.file.Place(); err != nil {
 			return err
 		}
@@ -107,11 +131,33 @@ func (t *transfer) publication() lock.Publication {
 	return lock.Publication{Path: lock.Name(t.file.Name()), Bytes: t.file.Size(), SHA256: t.sum}
 }
 
-// unconfirmed marks a published upload that may be a part of the file: nothing proved that it was complete, and its client reset the
-// control connection after the 226, or before it came. A killed client does so, but also one that ends its connections by a reset. The
-// session may have ended.
-func (t *transfer) unconfirmed() {
-	e := t.outcome
+// receivedText returns the text of the 226: the bytes, and the properties of the replaced file that the new one lacks.
+func (t *transfer) receivedText() string {
+	text := fmt.Sprintf("transfer complete, %d bytes received", t.received)
+	if lost := t.file.Lost(); len(lost) > 0 {
+		text += "; not kept: " + strings.Join(lost, ", ")
+	}
+	return text
+}
+
+func (t *transfer) logLost() {
+	if lost := t.file.Lost(); len(lost) > 0 {
+		t.client.log.Warn("the file lost properties of the one that it replaced: the server's user may not set them",
+			"path", t.view, "lost", strings.Join(lost, ", "))
+	}
+}
+
+// markIfReset marks the published upload as unconfirmed if the client resets the control connection after the 226, or has done so before it,
+// unless the upload is complete. A killed client resets it, but so do some clients at each end.
+func (t *transfer) markIfReset() {
+	if !t.complete() {
+		t.cmd.Unconfirmed(t.markUnconfirmed)
+	}
+}
+
+// markUnconfirmed records that a published upload may be a part of the file. The session may have ended.
+func (t *transfer) markUnconfirmed() {
+	e := t.endEvent
 	e.Kind, e.Reason = event.Unconfirmed, "the client reset the connection after the upload: the file may be incomplete"
 	t.client.server.events.Publish(e)
 	t.client.server.recordUnconfirmed(t.permitAtEnd, t.publication())

@@ -9,7 +9,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// mayMoveFrom is RNFR, and the check of RNTO that its result still holds.
+// mayMoveFrom is RNFR. RNTO calls it again, because the result may have changed since.
 func (c *client) mayMoveFrom(view string) (lock.Name, fs.FileInfo, error) {
 	n, info, err := c.movable(view)
 	if err == nil {
@@ -18,7 +18,7 @@ func (c *client) mayMoveFrom(view string) (lock.Name, fs.FileInfo, error) {
 	return n, info, err
 }
 
-// movable is alterable for a rename. It refuses a directory that locks need, or below which a client or a program on the host holds a
+// movable is alterable for a rename. It refuses a directory that a rule needs, and one below which a client or a program on the host holds a
 // lock.
 func (c *client) movable(view string) (lock.Name, fs.FileInfo, error) {
 	n, info, err := c.alterable(view, c.resolve)

@@ -18,12 +18,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// answers is the table of errors. The first match counts. A match returns the text of the error that matched, without the errors around it:
-// those may contain names of the tree or addresses.
+// answers has the reply to each error. The first match counts. matches returns the text of the error that it matched, without the errors
+// around it: these may contain names of the tree or addresses.
 var answers = []struct {
 	matches     func(error) (text string, ok bool)
 	code        int
-	text, cause string // as in a refusal; text "": the text of the error
+	text, cause string // as in a refusal; text "": the text that matches returned
 }{
 	{refusedJobWhileSuspended, 451, "", "suspended"},
 	{as[*job.Error], 550, "", ""},
@@ -80,7 +80,7 @@ var answers = []struct {
 	{is(fs.ErrInvalid), 553, "not a possible name", ""},
 }
 
-// is matches the errors that wrap one of the targets.
+// is returns a function that matches the errors that wrap one of the targets.
 func is(targets ...error) func(error) (string, bool) {
 	return func(err error) (string, bool) {
 		for _, target := range targets {
@@ -92,7 +92,7 @@ func is(targets ...error) func(error) (string, bool) {
 	}
 }
 
-// as matches the errors that wrap one of a type.
+// as matches the errors that wrap an E.
 func as[E error](err error) (text string, ok bool) {
 	var found E
 	if ok = errors.As(err, &found); ok {
@@ -118,8 +118,8 @@ func done(code int, view, what string) control.Reply {
 	return control.Reply{Code: code, Text: view + " " + what}
 }
 
-// reply sets the reply to a command: r, or the reason why it failed. It returns err, for the library. If the command succeeded and r has no code,
-// the library chooses the reply.
+// reply sets the reply to a command: r, or the reply to err. It returns err for the library. If err is nil and r has no code, the client
+// gets the library's reply.
 func (c *client) reply(cmd *control.Command, view string, r control.Reply, err error) error {
 	if err != nil {
 		r = c.replyFor(view, err)
@@ -130,8 +130,8 @@ func (c *client) reply(cmd *control.Command, view string, r control.Reply, err e
 	return err
 }
 
-// replyFor returns the reply for an error: the code, the path as the client sent it, and the reason. No other function turns errors into
-// replies. An error that is not in the table is 451; the log has its whole text.
+// replyFor returns the reply to an error: the code, the path as the client sees it, and the reason. No other function makes replies from
+// errors. For an error that is not in the table the code is 451, and the log gets its whole text.
 func (c *client) replyFor(view string, err error) control.Reply {
 	a, known := c.explain(err)
 	var protected *lock.ProtectedError
@@ -147,8 +147,8 @@ func (c *client) replyFor(view string, err error) control.Reply {
 	return control.Reply{Code: a.code, Path: view, Text: a.text}
 }
 
-// fitNote shortens the text of a refusal that contains a note to control.MaxReply: it removes the idle limit from the end, or else the note.
-// So a note shortens neither the path nor the rest.
+// fitNote shortens the text of a refusal with a note so that the reply fits into control.MaxReply. It removes the idle limit from the end, or
+// else the note, and keeps the path and the rest.
 func fitNote(view, text string, held *lock.HeldError) string {
 	fits := func(text string) bool { return len("550 "+view+": "+text+"\r\n") <= control.MaxReply }
 	_, idle, hasIdle := strings.Cut(held.Expiry.Text(), " or ")
@@ -162,7 +162,7 @@ func fitNote(view, text string, held *lock.HeldError) string {
 	return strings.Replace(text, held.NoteText(), "", 1)
 }
 
-// explain returns the reply to an error as a refusal with all fields. known is false if neither the table nor this package has one.
+// explain returns the refusal for an error, with code, text and cause. known is false if err is neither a refusal nor in the table.
 func (c *client) explain(err error) (r refusal, known bool) {
 	var own *refusal
 	if known = errors.As(err, &own); known {
@@ -181,7 +181,7 @@ func (c *client) explain(err error) (r refusal, known bool) {
 	return r, known
 }
 
-// unforeseen returns err if the table has no answer for it, such as too many open files or a disk that fails.
+// unforeseen returns err if explain does not know it, such as too many open files or a disk that fails.
 func (c *client) unforeseen(err error) error {
 	if _, known := c.explain(err); known {
 		return nil
@@ -189,7 +189,7 @@ func (c *client) unforeseen(err error) error {
 	return err // nil, too
 }
 
-// The refusals of this package. Some texts contain the command to send instead.
+// The refusals of several commands. Some texts name the command to send instead.
 var (
 	errReadOnly   = &refusal{text: "this account may not change files"}
 	errWriteOnly  = &refusal{text: "this account may not read files"}

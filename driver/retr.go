@@ -14,7 +14,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// download is the part of a transfer that sends a file or a listing.
+// download is the sending side of a transfer: of a file or a listing.
 type download struct {
 	content  content
 	doneText string   // the text of the 226
@@ -76,8 +76,8 @@ func (t *transfer) list(f format) error {
 }
 
 // WriteTo implements io.WriterTo: it sends all bytes. In binary type the kernel moves a file to a plain connection (sendfile). Under TLS
-// it returns at least 1: after 0 the library would write to its own tls.Conn, which is not used and would begin a handshake
-// (v0.32.3, handle_files.go:156).
+// it returns at least 1: after 0 the library would write to its own tls.Conn, and so begin a second handshake (v0.32.3,
+// handle_files.go:156).
 func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 	err = t.move(w, func(conn net.Conn) error {
 		if err := t.contested(); err != nil {
@@ -98,13 +98,13 @@ func (t *transfer) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// afterOpening is the least time from the 150 to the 226 of a download, unless the client has closed the data connection before. aria2
-// 1.36 hangs for a minute if it reads both replies at once. Without this time it hangs in a third of all downloads, with 5 ms in a
-// hundredth (on a machine with fifteen busy programs), with 40 ms in fewer. A client that reads the 226 before it closes the data
-// connection waits for it.
+// afterOpening is the least time from the 150 to the 226 of a download, unless the client closes the data connection earlier. aria2 1.36
+// hangs for a minute if it reads both replies at once: without this time in a third of all downloads, with 5 ms in a hundredth (on a
+// machine with fifteen busy programs), with 40 ms in fewer. A client that reads the 226 before it closes the data connection waits all
+// of it.
 const afterOpening = 5 * time.Millisecond
 
-// closeDownload sends the end of the data and waits until the client has read it and ends the connection, too, or until afterOpening.
+// closeDownload takes a download from its last byte to its final reply.
 func (t *transfer) closeDownload() error {
 	err := t.guarded(t.content.Close)
 	if err = cmp.Or(t.cmd.Cause(), err); err == nil {
@@ -114,6 +114,7 @@ func (t *transfer) closeDownload() error {
 	return t.end(t.doneText, err)
 }
 
+// endStream sends the end of the data. It waits until the client ends the connection, too, but no longer than afterOpening.
 func (t *transfer) endStream() {
 	if secure, ok := t.sentOn.(*tls.Conn); ok {
 		_ = secure.CloseWrite() // all bytes were sent; an error of the end changes nothing
@@ -124,7 +125,7 @@ func (t *transfer) endStream() {
 	}
 }
 
-// openFile opens a file for reading, and returns its name, too.
+// openFile opens a file for reading, and returns it with its name.
 func (c *client) openFile(view string) (n lock.Name, file afero.File, err error) {
 	switch {
 	case !c.account.Reads():
@@ -142,7 +143,7 @@ func (c *client) openFile(view string) (n lock.Name, file afero.File, err error)
 	return n, file, err
 }
 
-// fileContent is a file from an offset on. A later publication under its name does not change it.
+// fileContent is a file from an offset on. If an upload replaces the file, the content stays that of the old one.
 type fileContent struct {
 	file  afero.File
 	ascii *toCRLF // nil: binary

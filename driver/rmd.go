@@ -41,7 +41,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	return done(250, view, "removed"), c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it
 }
 
-// release releases a lock of the session, or one that its job holds automatically and has acquired by MKD, too.
+// release releases a lock of the session, or an automatic lock of its job that the job has acquired by MKD, too.
 func (c *client) release(n lock.Name) error {
 	if mine, err := c.jobs.Release(c.server.context, n); mine {
 		return err
@@ -73,7 +73,7 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 	})
 }
 
-// notEmpty returns a better reason than err if a directory is not empty although listings show nothing in it.
+// notEmpty returns errUnfinished in place of err if a directory is not empty although listings show nothing in it.
 func (c *client) notEmpty(n lock.Name, err error) error {
 	notEmpty := errors.Is(err, lock.ErrNotEmpty) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) // POSIX allows both
 	if notEmpty && c.isEmpty(n) {
@@ -82,7 +82,8 @@ func (c *client) notEmpty(n lock.Name, err error) error {
 	return err
 }
 
-// excludingLocks runs change while no lock is held or granted at or below the names.
+// excludingLocks calls change while no lock is held or granted at or below the names. If a lock is held there, it returns errIsLock or
+// errLocksBelow.
 func (c *client) excludingLocks(names []lock.Name, change func() error) error {
 	err := c.holderAt(names[0]).Exclude(c.server.context, names, change)
 	var held *lock.HeldError

@@ -54,8 +54,8 @@ func clientOf(cc ftpserver.ClientContext) (*client, bool) {
 	return c, ok
 }
 
-// Begin implements control.Handler. A command under way is a sign of life, even a wrong one. A transfer is a sign of life
-// only while its bytes move.
+// Begin implements control.Handler. Each command is a sign of life until its End, even a wrong command. A transfer is one only while its
+// bytes move.
 func (c *client) Begin(cmd *control.Command) {
 	if c.server.log.Enabled(c.server.context, slog.LevelDebug) {
 		c.log.Debug("command", "line", redacted(cmd))
@@ -124,8 +124,8 @@ func (c *client) End(cmd *control.Command) {
 	}
 }
 
-// Ended implements control.Handler: it releases or keeps the locks of the session. Its last transfer is over, so it changes no file
-// under the next holder of a lock.
+// Ended implements control.Handler: it closes the session in the lock table, which releases or keeps its locks. The last transfer of the
+// session has ended before, so the session changes no file when another session holds the lock.
 func (c *client) Ended(why control.Reason) {
 	c.log.Debug("session ended", "why", why)
 	locks := c.locks
@@ -170,7 +170,7 @@ func (c *client) Status() []string {
 }
 
 // Kick ends the session with that id and discards its uploads under way. Its locks end or stay as at every disconnect. The client gets 421
-// with the reason. Kick reports whether there is such a session, and does not wait for its end.
+// with the reason. Kick reports whether the session exists, and does not wait for its end.
 func (s *Server) Kick(id lock.SessionID, reason string) bool {
 	for conn := range s.conns.Conns() {
 		if c, ok := conn.Handler().(*client); ok && id != 0 && c.id.Load() == uint64(id) {

@@ -19,14 +19,14 @@ import (
 func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r control.Reply, err error) {
 	switch {
 	case cmd.Is("CWD", "XCWD", "CDUP", "XCUP"):
-		info, err = c.enter(view)
+		info, err = c.checkCwd(view)
 		return info, done(250, view, "is the current directory"), err
 	case cmd.Is("RNFR"):
 		c.renaming = ""
 		if _, info, err = c.mayMoveFrom(view); err == nil {
 			c.renaming = view
 		}
-		return info, done(350, view, "is there: now RNTO"), err
+		return info, done(350, view, "ready for RNTO"), err
 	case cmd.Is("STAT"):
 		r, err = c.statListing(cmd.Param)
 		return virtual{}, r, err // the library needs a description, though the reply is complete
@@ -95,7 +95,7 @@ func (c *client) stat(view string) (fs.FileInfo, error) {
 // link describes a symbolic link that a listing shows as such.
 type link struct {
 	fs.FileInfo
-	target string // for the client; "": it may not see that
+	target string // as the client sees it; "": the client may not see it
 }
 
 // statEntry is stat for a listing, where a link to a directory, or to nothing, is a link: programs that remove a directory with its content
@@ -117,7 +117,7 @@ func (c *client) statEntry(view string) (fs.FileInfo, error) {
 	return link{own, visibleTarget(view, target)}, nil
 }
 
-// visibleTarget returns the target of a link, or "" if it is absolute or leads above the root of the account: it would be a path of the host.
+// visibleTarget returns the target of a link, or "" if it is absolute or leads above the root of the account, because that is a path of the host.
 func visibleTarget(view, target string) string {
 	from := path.Join(strings.TrimPrefix(path.Dir(view), "/"), target) // begins with ".." if it leads above the root
 	if path.IsAbs(target) || filepath.IsAbs(target) || from == ".." || strings.HasPrefix(from, "../") || strings.ContainsAny(target, "\r\n") {
@@ -126,9 +126,9 @@ func visibleTarget(view, target string) string {
 	return target
 }
 
-// enter is CWD. Unless the rule allows it, only a session that acts for a lock may make it its working directory: another session
-// would take it for an ordinary directory.
-func (c *client) enter(view string) (fs.FileInfo, error) {
+// checkCwd is CWD: it returns the description of a directory that may become the working directory. Unless the rule allows it, only a
+// session that acts for a lock may work in the lock: another session would take it for an ordinary directory.
+func (c *client) checkCwd(view string) (fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return nil, errNotDir
 	}
@@ -175,7 +175,7 @@ func (v virtual) ModTime() time.Time { return v.modified }
 func (v virtual) IsDir() bool        { return v.mode.IsDir() }
 func (v virtual) Sys() any           { return nil }
 
-// isNotThere reports whether an error means that no file has the name.
+// isNotThere reports whether err means that no file has the name.
 func isNotThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // abs returns the absolute path of a parameter, as the account sees it.

@@ -12,8 +12,8 @@ import (
 	"github.com/ftplockd/ftplockd/internal/status"
 )
 
-// eachLock calls f with those of the names that are held and in a home, and with their paths there, until an error. After bounds.locks
-// calls it only counts, and returns how many more there are. It returns an error when this server may no longer report on locks.
+// eachLock calls f for each of the names that is held and lies in the home, with its path in the home, until an error. After bounds.locks
+// calls it only counts, and returns how many more there are. It returns an error if this server may no longer report on locks.
 func (s *Server) eachLock(home string, names []lock.Name, f func(n lock.Name, view string) error) (more int, err error) {
 	shown := 0
 	for _, n := range names {
@@ -36,8 +36,8 @@ func (s *Server) eachLock(home string, names []lock.Name, f func(n lock.Name, vi
 	return more, nil
 }
 
-// statusFile is the content of the status file, for clients that have RETR only: the locks in the account's home, in JSON. It is made while
-// it is sent. If a name is not UTF-8, replacement characters stand in it.
+// statusFile is the content of the status file, for clients that have RETR only: the locks in the account's home, in JSON. It is generated
+// while it is sent. In a name that is not UTF-8, replacement characters stand for the other bytes.
 type statusFile struct {
 	server *Server
 	home   string // of the account

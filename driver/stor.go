@@ -16,18 +16,17 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// upload is the part of a transfer that receives a file. Its methods are in the order of their calls: openUpload checks the locks of the
-// path and makes a temporary file, ReadFrom receives the bytes, and Close publishes the file (publish.go).
+// upload is the receiving side of a transfer. Its methods are in the order of their calls: openUpload checks the locks of the path and makes
+// a temporary file, ReadFrom receives the bytes, and closeUpload publishes the file (publish.go).
 type upload struct {
-	file           *files.Upload // staged; nil: the transfer is a download
+	file           *files.Upload // the temporary file; nil: the transfer is a download
 	permitAtStart  lock.Permit   // of the session for the path when the upload began; the zero Permit: no lock protected the path
 	received       int64         // bytes on the wire
 	dataEnded      time.Time     // the end of the data connection
 	gotCloseNotify bool          // the client ended the stream with the close_notify of TLS, which a killed client does not send
-	proven         bool          // nothing is missing: the client sent close_notify, or as many bytes as announced
 	sum            string        // the SHA-256 of a protected file
 	permitAtEnd    lock.Permit   // of the session when the file was published
-	outcome        event.Event   // the event of the end
+	endEvent       event.Event   // the event of the end
 }
 
 // openUpload begins STOR, APPE and STOU.
@@ -63,7 +62,7 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
-// noteReceived records that bytes arrive, as a sign of life for the locks of the session and of its job.
+// noteReceived records arriving bytes as a sign of life for the locks of the session and of its job.
 func (t *transfer) noteReceived() {
 	t.client.locks.Work()
 	if t.file != nil {
@@ -74,7 +73,7 @@ func (t *transfer) noteReceived() {
 // abortedOrGone reports whether the upload was aborted, or its client has hung up.
 func (t *transfer) abortedOrGone() bool { return t.cmd.Cause() != nil || t.client.conn.Gone() }
 
-// uniqueName returns a path for STOU with a random end, so that no other file has it: in a directory "ftp.END", otherwise "NAME.END".
+// uniqueName returns the path of the new file of STOU, with a random END: "DIRECTORY/ftp.END" if view is a directory, otherwise "VIEW.END".
 func (c *client) uniqueName(view string) string {
 	if n, err := c.follow(view); err == nil {
 		if info, err := c.lstat(n); err == nil && info.IsDir() {
@@ -96,8 +95,7 @@ func (t *transfer) receive(conn net.Conn) error {
 	if !ok {
 		return t.copy(conn)
 	}
-	// For a tls.Conn the end of the connection is the end of the stream, although an attacker can cut the connection
-	// (RFC 8446 section 6.1).
+	// A tls.Conn returns io.EOF at the end of the connection, too, although an attacker can cut the connection (RFC 8446 section 6.1).
 	below := &eofConn{Conn: secure.NetConn()}
 	secure, err := t.encrypted(below)
 	if err != nil {
@@ -106,7 +104,7 @@ func (t *transfer) receive(conn net.Conn) error {
 	if err := t.copy(secure); err != nil {
 		return err
 	}
-	if below.sawEOF { // after a close_notify nothing more is read
+	if below.sawEOF { // tls.Conn stops at a close_notify, before the end of the connection
 		return io.ErrUnexpectedEOF
 	}
 	t.gotCloseNotify = true
@@ -114,7 +112,7 @@ func (t *transfer) receive(conn net.Conn) error {
 	return nil
 }
 
-// eofConn is a connection that notes that it was read to its end.
+// eofConn is a connection that records whether it was read to its end.
 type eofConn struct {
 	net.Conn
 	sawEOF bool

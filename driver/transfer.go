@@ -16,7 +16,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/control"
 )
 
-// The causes for which a data connection ends a transfer.
+// The errors of a data connection that end a transfer.
 var (
 	errStalled    = &refusal{code: 426, cause: "stalled", text: "the data connection stood still for too long"}
 	errSlow       = &refusal{code: 426, text: "the data connection was too slow for too long"}
@@ -27,11 +27,10 @@ var (
 )
 
 // transfer is one use of a data connection, and the handle that GetHandle returns. It is an upload if it has a file, otherwise a
-// download. The library passes the data connection itself to ReadFrom and WriteTo, in active mode and under TLS, too; they move,
-// convert and watch the bytes.
+// download. The library calls ReadFrom or WriteTo with the data connection, then Close. ReadFrom and WriteTo move and convert the bytes.
 //
-// The state of the transfer, from the wait for the data connection to its outcome, is in cmd (control.Command), which other goroutines
-// may abort. All fields belong to the goroutine that executes the transfer. Those above conn do not change after GetHandle.
+// cmd has the stage of the transfer and the cause of an abort; other goroutines may abort it. All fields belong to the goroutine that
+// executes the transfer. Those above conn do not change after GetHandle.
 type transfer struct {
 	client     *client
 	cmd        *control.Command
@@ -57,15 +56,15 @@ func (c *client) newTransfer(cmd *control.Command, view string) *transfer {
 	return &transfer{client: c, cmd: cmd, view: view, ascii: c.conn.ASCII(), signOfLife: c.locks.Work, since: time.Now()}
 }
 
-// takeAnnounced applies ALLO to an upload, and forgets it.
+// takeAnnounced takes the length that ALLO announced for this upload. The next upload has none.
 func (t *transfer) takeAnnounced() {
-	if !t.ascii { // the client counts its own line ends
+	if !t.ascii { // in ASCII type the client counts its own line ends
 		t.announced = t.client.announced
 	}
 	t.client.announced = 0
 }
 
-// move calls f, which moves all bytes over the data connection, and watches the connection meanwhile.
+// move calls f, which moves all bytes over the data connection. Until end, Server.watch observes the connection.
 func (t *transfer) move(stream any, f func(net.Conn) error) error {
 	conn, ok := stream.(net.Conn)
 	if !ok {
@@ -82,8 +81,8 @@ func (t *transfer) move(stream any, f func(net.Conn) error) error {
 	return t.dataError(t.guarded(func() error { return f(conn) }))
 }
 
-// TransferError implements ftpserver.FileTransferError. The library calls it before it replies to the client, if no data connection
-// came or if ReadFrom or WriteTo failed. An earlier cause counts.
+// TransferError implements ftpserver.FileTransferError. The library calls it before Close, if no data connection came, or if ReadFrom
+// or WriteTo failed. It aborts the transfer, unless that has a cause already.
 func (t *transfer) TransferError(err error) {
 	if t.conn == nil {
 		err = errNotOpened
@@ -91,7 +90,7 @@ func (t *transfer) TransferError(err error) {
 	t.cmd.Abort(err)
 }
 
-// contested returns an error if a second data connection has come.
+// contested returns errContested if a second data connection has come.
 func (t *transfer) contested() error {
 	if t.client.conn.Contested() {
 		t.client.log.Warn("two data connections came from one address; the transfer is refused", "path", t.view)
@@ -104,15 +103,15 @@ func (t *transfer) contested() error {
 func (t *transfer) guarded(f func() error) (err error) {
 	defer func() {
 		if found := recover(); found != nil {
-			t.client.log.Error("a transfer failed in an unforeseen way", "path", t.view, "panic", found, "stack", string(debug.Stack()))
+			t.client.log.Error("a transfer panicked", "path", t.view, "panic", found, "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
 	return f()
 }
 
-// dataError returns errStalled or net.ErrClosed for an error of the data connection, and other errors unchanged: those of the disk, and
-// refusals.
+// dataError returns errStalled or net.ErrClosed for an error of the data connection. It returns other errors unchanged: those of the disk,
+// and refusals.
 func (t *transfer) dataError(err error) error {
 	if err == nil {
 		return nil
@@ -133,7 +132,7 @@ func (t *transfer) dataError(err error) error {
 	return net.ErrClosed
 }
 
-// end reports the outcome of the transfer in the final reply and in an event, and returns err for the library.
+// end ends the transfer with an event and with the final reply: 226 with the text done, or the reply to err. It returns err for the library.
 func (t *transfer) end(done string, err error) error {
 	t.client.server.transfers.Delete(t)
 	t.publishEnd(err)
@@ -155,7 +154,7 @@ func (t *transfer) Close() error {
 	return t.closeDownload()
 }
 
-// discard closes the file that GetHandle opened, and removes an unfinished upload.
+// discard closes the file that the transfer reads, or removes the temporary file of an upload.
 func (t *transfer) discard() {
 	if t.content != nil {
 		_ = t.content.Close() // it was only read
@@ -168,7 +167,7 @@ func (t *transfer) discard() {
 	}
 }
 
-// Read is refused: the library calls WriteTo.
+// Read fails: the library calls WriteTo.
 func (t *transfer) Read([]byte) (int, error) { return 0, os.ErrInvalid }
 
 // Write accepts no bytes. The library calls it with none after an empty upload, and ReadFrom otherwise.
@@ -179,11 +178,11 @@ func (t *transfer) Write(p []byte) (int, error) {
 	return 0, nil
 }
 
-// Seek does nothing: GetHandle has got the offset.
+// Seek does nothing: GetHandle has applied the offset.
 func (t *transfer) Seek(offset int64, _ int) (int64, error) { return offset, nil }
 
-// encrypted does the TLS handshake on the data connection with a tls.Conn of its own; the one of the library has not done its handshake
-// yet and is not used. watch ends a client that sends nothing.
+// encrypted does the TLS handshake on the data connection, with its own tls.Conn in place of the library's, which has not begun its
+// handshake. If the client sends nothing, watch ends the transfer.
 func (t *transfer) encrypted(socket net.Conn) (*tls.Conn, error) {
 	secure := t.client.conn.DataTLS(socket)
 	err := secure.HandshakeContext(t.client.server.context)
@@ -204,12 +203,12 @@ type progress struct {
 }
 
 // watch observes the bytes of all transfers until Close. Each step with new bytes is a sign of life for the locks of the session. If no byte
-// moves for Settings.DataTimeout, a deadline in the past ends the transfer. A download below Settings.DataMinRate is aborted; an upload may be
-// as slow as the program that makes the data.
+// moves for Settings.DataTimeout, watch ends the transfer by a deadline in the past. It aborts a download below Settings.DataMinRate; an
+// upload may be as slow as the program that makes the data.
 //
-// The bytes are those that the kernel has received from the client, or the client has acknowledged (TCP_INFO). A rolling deadline would
-// not do: megabytes wait in the kernel, and a TLS write that timed out cannot be continued. Systems without TCP_INFO
-// detect no stalled transfer.
+// It counts the bytes that the kernel has received from the client, or that the client has acknowledged (TCP_INFO). A deadline for each
+// read and write would not do: megabytes wait in the kernel, and a TLS write that timed out cannot be continued. On systems without
+// TCP_INFO no transfer is detected as stalled.
 func (s *Server) watch() {
 	step := time.NewTicker(watchEvery)
 	defer step.Stop()
@@ -247,7 +246,7 @@ type pace struct {
 	before uint64    // the bytes that had moved by then
 }
 
-// tooSlow reports whether a period has ended in which too few bytes moved. It then begins the next period.
+// tooSlow reports whether a period has ended in which too few bytes moved. At the end of each period it begins the next one.
 func (p *pace) tooSlow(s *Server, moved uint64, now time.Time) bool {
 	took := now.Sub(p.since)
 	if took < s.rateOver {

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// nameLocks serialize the changes of each name: an upload that began with old content checks the content and replaces it, and no other
-// change through the tree comes between. Changes of different names do not wait for each other. The zero value is ready for use.
-type nameLocks struct {
+// pathMutex serializes changes to one path: no other change through the tree comes between the check of an upload that its old content is
+// unchanged and the rename. Changes to different paths do not wait for each other. The zero value is ready for use.
+type pathMutex struct {
 	mu    sync.Mutex    // is not held during work on the disk
 	busy  []string      // the names under change
 	ended chan struct{} // closed when a change ends; nil: no change waits
 }
 
 // lock waits until none of the names is under change. Until unlock is called, other changes of these names wait.
-func (n *nameLocks) lock(names ...string) (unlock func()) {
+func (n *pathMutex) lock(names ...string) (unlock func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for slices.ContainsFunc(names, func(name string) bool { return slices.Contains(n.busy, name) }) {

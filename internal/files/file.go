@@ -24,9 +24,9 @@ func (t *Tree) Open(name string) (afero.File, error) {
 		return nil, fail("open", name, err)
 	}
 	if i.IsDir() {
-		return &listing{closedToAll{name}, directory{tree: t, name: name, file: f}}, nil
+		return &listing{noIO{name}, directory{tree: t, name: name, file: f}}, nil
 	}
-	return &reading{closedToAll{name}, f, i, 0}, nil
+	return &reading{noIO{name}, f, i, 0}, nil
 }
 
 // OpenDirectory opens a directory if there is no link in its name: ENOTDIR, ELOOP. On Linux this is one system call. The file is for
@@ -40,7 +40,7 @@ func (t *Tree) OpenDirectory(name string) (afero.File, error) {
 	if err != nil {
 		return nil, fail("open", name, err)
 	}
-	return &listing{closedToAll{name}, dir}, nil
+	return &listing{noIO{name}, dir}, nil
 }
 
 // Create is refused: only [Tree.Upload] writes files.
@@ -53,29 +53,29 @@ func (t *Tree) OpenFile(name string, _ int, _ fs.FileMode) (afero.File, error) {
 	return nil, fail("open", name, fs.ErrPermission)
 }
 
-// closedToAll refuses the operations that neither kind of file below has.
-type closedToAll struct{ name string }
+// noIO refuses the operations of afero.File. listing and reading embed it and override the operations that they have.
+type noIO struct{ name string }
 
-func (c closedToAll) Name() string                       { return c.name }
-func (c closedToAll) refuse(op string) error             { return fail(op, c.name, fs.ErrInvalid) }
-func (c closedToAll) Read([]byte) (int, error)           { return 0, c.refuse("read") }
-func (c closedToAll) ReadAt([]byte, int64) (int, error)  { return 0, c.refuse("read") }
-func (c closedToAll) Seek(int64, int) (int64, error)     { return 0, c.refuse("seek") }
-func (c closedToAll) Write([]byte) (int, error)          { return 0, c.refuse("write") }
-func (c closedToAll) WriteAt([]byte, int64) (int, error) { return 0, c.refuse("write") }
-func (c closedToAll) WriteString(string) (int, error)    { return 0, c.refuse("write") }
-func (c closedToAll) Truncate(int64) error               { return c.refuse("truncate") }
-func (c closedToAll) Sync() error                        { return c.refuse("sync") }
-func (c closedToAll) Readdir(int) ([]fs.FileInfo, error) {
+func (c noIO) Name() string                       { return c.name }
+func (c noIO) refuse(op string) error             { return fail(op, c.name, fs.ErrInvalid) }
+func (c noIO) Read([]byte) (int, error)           { return 0, c.refuse("read") }
+func (c noIO) ReadAt([]byte, int64) (int, error)  { return 0, c.refuse("read") }
+func (c noIO) Seek(int64, int) (int64, error)     { return 0, c.refuse("seek") }
+func (c noIO) Write([]byte) (int, error)          { return 0, c.refuse("write") }
+func (c noIO) WriteAt([]byte, int64) (int, error) { return 0, c.refuse("write") }
+func (c noIO) WriteString(string) (int, error)    { return 0, c.refuse("write") }
+func (c noIO) Truncate(int64) error               { return c.refuse("truncate") }
+func (c noIO) Sync() error                        { return c.refuse("sync") }
+func (c noIO) Readdir(int) ([]fs.FileInfo, error) {
 	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
-func (c closedToAll) Readdirnames(int) ([]string, error) {
+func (c noIO) Readdirnames(int) ([]string, error) {
 	return nil, fail("readdir", c.name, syscall.ENOTDIR)
 }
 
 // listing is an open directory. Its names come in the order of the system, and are not kept in memory.
 type listing struct {
-	closedToAll
+	noIO
 	dir directory
 }
 
@@ -157,7 +157,7 @@ func (l *listing) failed(op, base string, err error) error {
 
 // reading is a file open for reading. It stays the file that was opened when another one is published under the name.
 type reading struct {
-	closedToAll
+	noIO
 	file   *os.File
 	opened *info // the file when it was opened
 	at     int64 // the offset of the next Read

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Sync completes the content: it gives the file the properties of the file that it replaces, syncs it if the tree is durable, and closes it, because a network file
-// system reports a full disk only then. This is the slow part of a publication. No Write and no Sum may follow.
+// Sync completes the content: it gives the file the properties of the file that it replaces, syncs it if the tree is durable, and closes it,
+// because a network file system reports a full disk only then. This is the slow part of a publication. No Write and no Sum may follow.
 func (u *Upload) Sync() error {
 	err := cmp.Or(u.endFollower(), u.keepAttributes())
 	if err == nil && u.settings.durable {
@@ -39,7 +39,7 @@ func (u *Upload) lose(what string) {
 }
 
 // keepAttributes gives the temporary file the attributes, the permissions, the group and the owner of the file that it replaces, as far as the
-// process may: a program that writes into the old file keeps them all. A program may have changed them since the upload began.
+// process may, as if the client had written into the old file. It reads them anew: a program may have changed them since the upload began.
 func (u *Upload) keepAttributes() error {
 	old, err := u.dir.lstat(u.base)
 	switch {
@@ -96,7 +96,7 @@ func (u *Upload) checkMoved() error {
 	if u.renamesAtStart == u.tree.renames.Load() {
 		return nil
 	}
-	return u.InPlace()
+	return u.CheckParent()
 }
 
 // checkOld returns ErrChanged if the name no longer leads to the file that copyOld copied, or if that file has changed.
@@ -204,8 +204,8 @@ func (u *Upload) closeDirectory() {
 	u.dir, u.file, u.release = directory{}, nil, nil
 }
 
-// InPlace returns ErrMoved unless the name still leads, through no link, to the directory in which the upload began.
-func (u *Upload) InPlace() error {
+// CheckParent returns ErrMoved unless the parent of the name is still, through no link, the directory in which the upload began.
+func (u *Upload) CheckParent() error {
 	dir, _ := split(u.name)
 	there, err := u.tree.openPlain(dir)
 	if missing(err) || errors.Is(err, syscall.ELOOP) {

@@ -71,7 +71,7 @@ type Tree struct {
 	unfinished     atomic.Int64   // temporary files of this start that exist
 	failedRemovals failedRemovals // Sweep tries again
 	renames        atomic.Uint64  // counts renames, see Upload.Place
-	names          nameLocks
+	names          pathMutex
 	searchAfter    time.Time // the time from which Sweep may search the whole tree again
 
 	// beforeCall is called before each system call with its name. If it returns an error, that replaces the call.
