@@ -52,7 +52,7 @@ func stateDirPassword(stateDir string) (plain string, generated bool, err error)
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return "", false, fmt.Errorf("%s: is no regular file", file)
+		return "", false, fmt.Errorf("%s: not a regular file", file)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", false, err
 	case err == nil:

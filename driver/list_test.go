@@ -80,7 +80,7 @@ func TestListings(t *testing.T) {
 			"LIST none":     "550 /d/none: no such file or directory",
 			"LIST c[1":      "550 /d/c[1: no such file or directory",
 			"NLST none":     "550 /d/none: no such file or directory",
-			"LIST a/b":      "550 /d/a/b: a part of the path is no directory",
+			"LIST a/b":      "550 /d/a/b: a path component is not a directory",
 			"NLST /none/*":  "550 /none/*: no such file or directory",
 			"NLST s*/x":     "550 /d/s*/x: no such file or directory",
 			"MLSD none":     "550 /d/none: no such file or directory",
@@ -301,8 +301,8 @@ func TestTheStatusFileListsTheLocks(t *testing.T) {
 		a MKD /ever/x => 257 *
 		a RETR .locks.json => 226 * >>> *"name": "/ever/x",*"expires": null*"name": "/locks/a",\n      "holder": "phoneacc",\n      "address": "127.0.0.1",\n      "session": "#-#",\n      "token": #,\n      "acquired": "*Z",\n      "age_seconds": *,\n      "expires": "*Z"*
 		a REST 1 => 350 *
-		a RETR /.locks.json => 554 /.locks.json: is made anew each time: send no REST
-		a SIZE /.locks.json => 504 /.locks.json: is made anew each time: *
+		a RETR /.locks.json => 554 /.locks.json: generated on each read: send no REST
+		a SIZE /.locks.json => 504 /.locks.json: generated on each read: *
 		a MDTM /.locks.json => 213 #
 		a MLST /.locks.json => 250-*\n type=file;*; /.locks.json\n250 *
 		a CWD /.locks.json => 550 /.locks.json: is not a directory

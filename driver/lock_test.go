@@ -121,12 +121,12 @@ func TestOnlyMkdAndRmdChangeALock(t *testing.T) {
 		boss RNFR /locks/a/file => 350 *
 		boss RNTO /dir/file => 250 /dir/file is the new name
 		# the fixed directories of rules stay
-		boss RMD /gone => 550 /gone: a lock rule needs this directory: it stays
-		boss RNFR /gone => 550 /gone: a lock rule needs this directory: it stays
+		boss RMD /gone => 550 /gone: required by a lock rule
+		boss RNFR /gone => 550 /gone: required by a lock rule
 		boss RMD / => 550 /: is the root of the tree
 		boss RNFR / => 550 /: is the root of the tree
 		boss SITE CHMOD 0 / => 550 /: is the root of the tree
-		boss SITE CHMOD 0 /gone => 550 /gone: a lock rule needs this directory: it stays
+		boss SITE CHMOD 0 /gone => 550 /gone: required by a lock rule
 		boss MDTM /locks/a => 213 20260101000000
 		- held /locks/a
 		boss RMD /dir/b_lock => 250 *

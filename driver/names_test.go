@@ -23,7 +23,7 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		{"a held lock, with a slash", "MKD /locks/held/", "550 /locks/held: held by *"},
 		{"a held lock, not cleaned", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
 		{"a directory, with a slash", "MKD /dir/", "550 /dir: is there already"},
-		{"a file as parent", "MKD /file/dir", "550 /file/dir: a part of the path is no directory"},
+		{"a file as parent", "MKD /file/dir", "550 /file/dir: a path component is not a directory"},
 		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: the directory above it does not exist"},
 		{"a slash at the end", "MKD /locks/a/", `257 "/locks/a" locked, *`},
 		{".", "MKD .", "550 /: is there already"},

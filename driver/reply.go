@@ -57,7 +57,7 @@ var answers = []struct {
 	{is(files.ErrName, syscall.ENAMETOOLONG), 553, "the server cannot store such a name", ""},
 	{is(files.ErrReserved), 553, "that name is reserved", ""},
 	{is(files.ErrEscapes), 550, "a link there leads out of the tree", ""},
-	{is(files.ErrNotRegular), 550, "is no regular file", ""},
+	{is(files.ErrNotRegular), 550, "not a regular file", ""},
 	{is(files.ErrOffset), 554, "REST beyond the end of the file", ""}, // RFC 3659 section 5.3 has no code; vsftpd sends 550, proftpd 554
 	{is(files.ErrNoRoomToCopy), 452, "no room for the copy of the file that APPE and REST work on", "disk-full"},
 	{is(lock.ErrFull, syscall.ENOSPC), 452, "no space left", "disk-full"},
@@ -67,7 +67,7 @@ var answers = []struct {
 	{is(syscall.ESTALE), 451, "was removed on another machine: try again", ""},
 	{is(syscall.ENOTEMPTY), 550, "the directory is not empty", ""},
 	{is(syscall.EISDIR), 550, "is a directory", ""},
-	{is(syscall.ENOTDIR), 550, "a part of the path is no directory", ""},
+	{is(syscall.ENOTDIR), 550, "a path component is not a directory", ""},
 	{is(syscall.ELOOP), 550, "too many links", ""},
 	{is(syscall.EXDEV), 550, "cannot be moved to another file system", ""},
 	{is(syscall.EROFS), 550, "the file system is read-only", ""},
@@ -77,7 +77,7 @@ var answers = []struct {
 	{is(fs.ErrNotExist), 550, "no such file or directory", ""},
 	{is(fs.ErrExist), 550, "is there already", ""},
 	{is(fs.ErrPermission), 550, "permission denied", ""},
-	{is(fs.ErrInvalid), 553, "not a possible name", ""},
+	{is(fs.ErrInvalid), 553, "invalid file name", ""},
 }
 
 // is returns a function that matches the errors that wrap one of the targets.
@@ -197,11 +197,11 @@ var (
 	errLockName   = &refusal{text: "is the name of a lock: only MKD makes it"}
 	errLocksBelow = &refusal{text: "there are held locks below it"}
 	errRoot       = &refusal{text: "is the root of the tree"}
-	errNeeded     = &refusal{text: "a lock rule needs this directory: it stays"}
+	errNeeded     = &refusal{text: "required by a lock rule"}
 	errNotHolder  = &refusal{text: "only the lock's holder may do that"}
 	errReserved   = &refusal{text: "is served by the server itself and cannot be changed"}
-	errNoResume   = &refusal{code: 554, text: "is made anew each time: send no REST"}
-	errChanging   = &refusal{code: 504, text: "is made anew each time: its size is not known beforehand"} // after a 550, curl sends no RETR
+	errNoResume   = &refusal{code: 554, text: "generated on each read: send no REST"}
+	errChanging   = &refusal{code: 504, text: "generated on each read: it has no fixed size"} // after a 550, curl sends no RETR
 	errIntoItself = &refusal{text: "cannot be moved into itself"}
 	errIsDir      = &refusal{text: "is a directory"}
 	errNotDir     = &refusal{text: "is not a directory"}

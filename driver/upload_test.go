@@ -46,7 +46,7 @@ func TestUploads(t *testing.T) {
 		a STOR /dir <<< x => 550 /dir: is a directory
 		a STOR / <<< x => 550 /: is a directory
 		a STOR /none/f <<< x => 550 /none/f: no such file or directory
-		a STOR /old/f <<< x => 550 /old/f: a part of the path is no directory
+		a STOR /old/f <<< x => 550 /old/f: a path component is not a directory
 		a APPE /dir <<< x => 550 /dir: is a directory
 		a REST -1 => 501 *
 		a REST x => 501 *

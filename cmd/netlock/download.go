@@ -33,7 +33,7 @@ func newDownload(local, name string) (*download, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file, so it cannot be replaced; \"-\" is standard output", d.to)
+		return nil, fmt.Errorf("%s is not a regular file, so it cannot be replaced; \"-\" is standard output", d.to)
 	}
 	hidden := filepath.Join(filepath.Dir(d.to), "."+filepath.Base(d.to)+".netlock-"+rand.Text()[:10])
 	mode := fs.FileMode(0o666)

@@ -25,7 +25,7 @@ type Command struct {
 	undo            func() // see Lost
 	undoIfUncertain bool   // undo is also called if the client may have read the reply, see Unconfirmed
 
-	transfer // zero for a command without a data connection
+	dataUse // zero for a command without a data connection
 }
 
 // Is reports whether the command has one of the verbs.

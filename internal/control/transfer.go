@@ -25,9 +25,9 @@ const (
 	aborted                // cause has the reason
 )
 
-// transfer is the part of a Command that uses a data connection. Conn.mu guards stage, cause, socket, quitEarly and quitLate. The other fields
+// dataUse is the part of a Command that uses a data connection. Conn.mu guards stage, cause, socket, quitEarly and quitLate. The other fields
 // belong to the goroutine that executes the transfer, or never change.
-type transfer struct {
+type dataUse struct {
 	port        *Port         // the passive port of its client; nil: none
 	done        chan struct{} // closed when the transfer has ended; nil: the command is no transfer
 	whenAborted chan struct{} // closed when the transfer is aborted
