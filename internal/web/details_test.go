@@ -223,6 +223,7 @@ func TestTextsOfThePage(t *testing.T) {
 		{fmt.Sprint(accountAndAddress("a@b@192.0.2.1")), "{a@b 192.0.2.1}"}, {fmt.Sprint(accountAndAddress("joe")), "{joe }"},
 		{kindText(event.Event{Kind: event.Refuse, Cause: "held"}), "lock refused"}, {kindText(event.Event{Kind: event.Job}), "job refused"},
 		{kindText(event.Event{Kind: event.Job, Cause: "two-runs"}), "two programs in one job"},
+		{kindText(event.Event{Kind: event.LoginFailed, Cause: "password"}), "login failed"}, {kindText(event.Event{Kind: event.Unconfirmed, Cause: "reset"}), "publish, unconfirmed"},
 		{kindText(event.Event{Kind: event.Expire, Cause: "idle"}), "expire, idle"}, {kindText(event.Event{Kind: event.Break, Cause: "break"}), "break"},
 		{client(event.Event{Account: "joe"}), "joe"}, {client(event.Event{Remote: "192.0.2.1"}), "192.0.2.1"},
 		{subject(event.Event{Path: "/f", Lock: "/a"}), "/f"}, {subject(event.Event{Lock: "/a"}), "/a"},
