@@ -249,6 +249,23 @@ func TestRenew(t *testing.T) {
 	})
 }
 
+// Put and Get check the lock, too.
+func TestALockThatIsCheckedAllTheTimeIsRenewed(t *testing.T) {
+	inBubble(t, []string{asLocks() + grant42 + ask42 + ask42 + ask42 + renew + ask42 + sendRMD}, func(t *testing.T, s *scripted) {
+		o := s.options()
+		o.Renew, o.Config.Check = true, time.Minute
+		l := mustAcquire(t, o)
+		time.Sleep(170 * time.Second)
+		if err := l.checkHeld(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A lock that the parent process holds is checked, but neither adopted nor released.
 func TestJoin(t *testing.T) {
 	mine := info("/a", "43", "mine=job;left=355.000;age=360.000;")

@@ -57,9 +57,9 @@ func (l *Lock) checkOrRenew(every time.Duration) error {
 		l.mu.Unlock()
 		var err error
 		switch {
-		case silent < every/2: // it was just adopted or checked
-		case due:
+		case due: // also if Put and Get check the lock all the time
 			err = l.renew(ctx, s)
+		case silent < every/2: // it was just adopted or checked
 		default:
 			err = l.check(ctx, s)
 		}
@@ -195,5 +195,8 @@ func (l *Lock) resume(ctx context.Context, s *session) error {
 		return fmt.Errorf("%w: %s: it ended while the connection was lost", ErrLost, l.path)
 	}
 	l.confirmed(h, sent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = sent // an adopted hold has a full age
 	return nil
 }
