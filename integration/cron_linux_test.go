@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 type cronJob struct {
 	*server
 	recipe string
+	script string // the path of the recipe
 	dir    string
 	mail   bytes.Buffer // of the last run
 }
@@ -24,7 +26,7 @@ type cronJob struct {
 // command prepares a run in a process group of its own.
 func (c *cronJob) command(env ...string) *exec.Cmd {
 	c.mail.Reset()
-	cmd := c.exampleCommand(c.t, exampleFile(c.t, "cron/cron-job"), "phone.log", exampleFile(c.t, "cron/"+c.recipe))
+	cmd := c.exampleCommand(c.t, exampleFile(c.t, "cron/cron-job"), "phone.log", c.script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, &c.mail, &c.mail
 	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(c.dir, "tmp"), "PATH="+c.dir+":"+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
 	cmd.Env = append(cmd.Env, env...)
@@ -80,6 +82,30 @@ func (c *cronJob) killed(how cronKill) {
 	}
 }
 
+// refused runs the recipe with a short wait while a job with a connection for each command holds the lock. The mail names the holder, and the lock
+// and the file stay.
+func (c *cronJob) refused() {
+	c.t.Helper()
+	other := c.session(account)
+	other.Want(200, "SITE LOCK AS other")
+	other.Want(257, "MKD /phone_lock")
+	other.Want(221, "QUIT")
+	harness.Await(c.t, "the other's connection ends", func() bool { return len(c.sessions(account)) == 0 })
+	defer func(script string) { c.script = script }(c.script)
+	text := regexp.MustCompile(`(WAIT|-w) \d+`).ReplaceAllString(document(c.t, "examples/cron/"+c.recipe), "$1 1")
+	c.script = filepath.Join(c.dir, "refused")
+	if err := os.WriteFile(c.script, []byte(text), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	status := started(c.t, c.command()).exit(c.t)
+	if status == 0 || !strings.Contains(c.mail.String(), "held by "+account+"@") || c.read("phone.tsv") != "old" {
+		c.t.Errorf("refused: status %d, mail %q, file %q", status, &c.mail, c.read("phone.tsv"))
+	}
+	other = c.session(account)
+	other.Want(200, "SITE LOCK AS other")
+	other.Want(250, "RMD /phone_lock")
+}
+
 // line runs the line of the crontab in the environment that cron makes, and returns what cron would mail.
 func (c *cronJob) line() (mail string, status int) {
 	c.t.Helper()
@@ -113,7 +139,7 @@ func TestCronRecipes(t *testing.T) {
 	for _, recipe := range []string{"phone-curl", "phone-lftp", "phone-ftp", "phone-netlock"} {
 		t.Run(recipe, func(t *testing.T) {
 			t.Parallel()
-			c := &cronJob{server: startServer(t, exampleRules(t, "cron")), recipe: recipe, dir: t.TempDir()}
+			c := &cronJob{server: startServer(t, exampleRules(t, "cron")), recipe: recipe, script: exampleFile(t, "cron/"+recipe), dir: t.TempDir()}
 			if err := aliasOfTnftp(c.dir); err != nil {
 				t.Fatal(err)
 			}
@@ -134,6 +160,7 @@ func TestCronRecipes(t *testing.T) {
 				t.Errorf("with a wrong password: status %d, mail %q", status, &c.mail)
 			}
 			c.write("phone.tsv", "old")
+			c.refused()
 			for _, how := range []cronKill{termJob, termClient} {
 				if c.killed(how); recipe == "phone-curl" && len(c.locks()) > 0 {
 					t.Errorf("the recipe leaves its lock: %v", c.locks())
