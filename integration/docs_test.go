@@ -234,13 +234,18 @@ func TestProgramsForClientsWork(t *testing.T) {
 			if r := do(); r.status != 0 || s.read("phone.tsv") != p.heading+"\n" {
 				t.Errorf("exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
 			}
-			other := s.session(account)
+			other := s.session(account) // a job with a connection for each command
+			other.Want(200, "SITE LOCK AS other")
 			other.Want(257, "MKD /phone_lock")
+			other.Want(221, "QUIT")
+			harness.Await(t, "the other's connection ends", func() bool { return len(s.sessions(account)) == 0 })
 			s.write("phone.tsv", "the other's")
 			p.text = regexp.MustCompile(`WAIT \d+`).ReplaceAllString(p.text, "WAIT 1")
 			if r := do(); r.status == 0 || s.read("phone.tsv") != "the other's" {
 				t.Errorf("with the lock held by another: exit status %d\n%s\nthe file is %q", r.status, r.out, s.read("phone.tsv"))
 			}
+			other = s.session(account)
+			other.Want(200, "SITE LOCK AS other")
 			other.Want(250, "RMD /phone_lock")
 		})
 	}

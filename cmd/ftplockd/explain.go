@@ -156,7 +156,7 @@ func explainRule(fact func(key, format string, args ...any), r config.Rule, rule
 func releasers(p lock.ReleasePolicy) string {
 	switch p {
 	case lock.ReleaseSession:
-		return "only the session that acquired it"
+		return "only the session that acquired it, and sessions of its job"
 	case lock.ReleaseUser:
 		return "the session that acquired it; after its end, sessions of its account"
 	case lock.ReleaseAnyone:

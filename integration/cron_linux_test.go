@@ -2,9 +2,11 @@ package integration
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,7 @@ import (
 type cronJob struct {
 	*server
 	recipe string
+	script string // the path of the recipe
 	dir    string
 	mail   bytes.Buffer // of the last run
 }
@@ -23,15 +26,24 @@ type cronJob struct {
 // command prepares a run in a process group of its own.
 func (c *cronJob) command(env ...string) *exec.Cmd {
 	c.mail.Reset()
-	cmd := c.exampleCommand(c.t, exampleFile(c.t, "cron/cron-job"), "phone.log", exampleFile(c.t, "cron/"+c.recipe))
+	cmd := c.exampleCommand(c.t, exampleFile(c.t, "cron/cron-job"), "phone.log", c.script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, &c.mail, &c.mail
 	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(c.dir, "tmp"), "PATH="+c.dir+":"+filepath.Dir(netlock)+":"+os.Getenv("PATH"))
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }
 
-// killed begins an upload, stops the server in the middle of it, sends a signal to the recipe (9: to all of its processes) and continues the server.
-func (c *cronJob) killed(signal syscall.Signal) {
+// cronKill says which process of a recipe gets a signal.
+type cronKill int
+
+const (
+	termJob    cronKill = iota // SIGTERM to cron-job
+	termClient                 // SIGTERM to the client program, such as curl
+	killGroup                  // SIGKILL to all processes
+)
+
+// killed begins an upload, stops the server in the middle of it, sends the signal, and continues the server.
+func (c *cronJob) killed(how cronKill) {
 	c.t.Helper()
 	if err := os.Truncate(filepath.Join(c.dir, "phone.tsv"), 512<<20); err != nil {
 		c.t.Fatal(err)
@@ -39,27 +51,66 @@ func (c *cronJob) killed(signal syscall.Signal) {
 	p := started(c.t, c.command())
 	harness.Await(c.t, "the upload has begun", func() bool { return len(c.unfinished()) > 0 })
 	c.freeze()
-	if signal == syscall.SIGKILL {
+	status := 143
+	switch how {
+	case killGroup:
 		p.kill()
 		c.server.signal(syscall.SIGCONT)
 		return
+	case termJob:
+		p.signal(c.t, syscall.SIGTERM)
+	case termClient:
+		client := childOf(c.t, p.cmd.Process.Pid, "phone") // lftp and netlock take the place of the script
+		switch c.recipe {
+		case "phone-curl":
+			client = childOf(c.t, client, "curl")
+		case "phone-ftp":
+			client, status = childOf(c.t, client, "ftp"), 1
+		}
+		if err := syscall.Kill(client, syscall.SIGTERM); err != nil {
+			c.t.Fatal(err)
+		}
 	}
-	p.signal(c.t, signal)
 	c.server.signal(syscall.SIGCONT)
-	p.ended(c.t, 143)
-	if log := readSoon(c.t, filepath.Join(c.dir, "phone.log")); !strings.Contains(log, "status 143: ") {
-		c.t.Errorf("the log is %q", log)
+	p.ended(c.t, status)
+	want := fmt.Sprintf("status %d: ", status)
+	if log := readSoon(c.t, filepath.Join(c.dir, "phone.log")); !strings.Contains(log, want) || !strings.Contains(c.mail.String(), want) {
+		c.t.Errorf("the log is %q, the mail is %q", log, &c.mail)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.dir, "tmp", "*")); len(left) > 0 {
 		c.t.Errorf("left over: %q", left)
 	}
 }
 
-// line runs the line of the crontab, and returns what cron would mail.
+// refused runs the recipe with a short wait while a job with a connection for each command holds the lock. The mail names the holder, and the lock
+// and the file stay.
+func (c *cronJob) refused() {
+	c.t.Helper()
+	other := c.session(account)
+	other.Want(200, "SITE LOCK AS other")
+	other.Want(257, "MKD /phone_lock")
+	other.Want(221, "QUIT")
+	harness.Await(c.t, "the other's connection ends", func() bool { return len(c.sessions(account)) == 0 })
+	defer func(script string) { c.script = script }(c.script)
+	text := regexp.MustCompile(`(WAIT|-w) \d+`).ReplaceAllString(document(c.t, "examples/cron/"+c.recipe), "$1 1")
+	c.script = filepath.Join(c.dir, "refused")
+	if err := os.WriteFile(c.script, []byte(text), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	status := started(c.t, c.command()).exit(c.t)
+	if status == 0 || !strings.Contains(c.mail.String(), "held by "+account+"@") || c.read("phone.tsv") != "old" {
+		c.t.Errorf("refused: status %d, mail %q, file %q", status, &c.mail, c.read("phone.tsv"))
+	}
+	other = c.session(account)
+	other.Want(200, "SITE LOCK AS other")
+	other.Want(250, "RMD /phone_lock")
+}
+
+// line runs the line of the crontab in the environment that cron makes, and returns what cron would mail.
 func (c *cronJob) line() (mail string, status int) {
 	c.t.Helper()
 	for _, b := range blocks(c.t, "examples/cron/README.md") {
-		_, line, found := strings.Cut(b.text, "*/10 * * * * ")
+		variables, line, found := strings.Cut(b.text, "*/10 * * * * ")
 		if !found {
 			continue
 		}
@@ -67,8 +118,12 @@ func (c *cronJob) line() (mail string, status int) {
 			_ = os.Symlink(exampleFile(c.t, "cron/"+file), filepath.Join(c.dir, file))
 		}
 		writeFile(c.t, filepath.Join(c.dir, "password"), []byte(password+"\n"))
-		cmd := c.command("FTP_PASSWORD=")
+		cmd := c.command()
 		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.NewReplacer("/opt/phone", c.dir, "phone-curl", c.recipe).Replace(line)}
+		host, port := split(c.v4)
+		variables = strings.NewReplacer("ftp.example.com", host, "PORT=21", "PORT="+port, "phoneacc", account,
+			"PATH=", "PATH="+c.dir+":"+filepath.Dir(netlock)+":").Replace(variables)
+		cmd.Env = append([]string{"HOME=" + c.dir, "LOGNAME=phone", "SHELL=/bin/sh"}, strings.Fields(variables)...)
 		status = started(c.t, cmd).exit(c.t)
 		return c.mail.String(), status
 	}
@@ -76,14 +131,15 @@ func (c *cronJob) line() (mail string, status int) {
 	return "", 0
 }
 
-// TestCronRecipes runs each recipe of examples/cron: with success, refused, with a wrong password, and killed in the middle of the upload.
+// TestCronRecipes runs each recipe of examples/cron: with success, refused, with a wrong password, and killed in the
+// middle of the upload.
 func TestCronRecipes(t *testing.T) {
 	t.Parallel()
 	harness.Need(t, "curl", "lftp", "tnftp")
 	for _, recipe := range []string{"phone-curl", "phone-lftp", "phone-ftp", "phone-netlock"} {
 		t.Run(recipe, func(t *testing.T) {
 			t.Parallel()
-			c := &cronJob{server: startServer(t, exampleRules(t, "cron")), recipe: recipe, dir: t.TempDir()}
+			c := &cronJob{server: startServer(t, exampleRules(t, "cron")), recipe: recipe, script: exampleFile(t, "cron/"+recipe), dir: t.TempDir()}
 			if err := aliasOfTnftp(c.dir); err != nil {
 				t.Fatal(err)
 			}
@@ -104,11 +160,14 @@ func TestCronRecipes(t *testing.T) {
 				t.Errorf("with a wrong password: status %d, mail %q", status, &c.mail)
 			}
 			c.write("phone.tsv", "old")
-			if c.killed(syscall.SIGTERM); recipe == "phone-curl" && len(c.locks()) > 0 {
-				t.Errorf("the recipe leaves its lock: %v", c.locks())
+			c.refused()
+			for _, how := range []cronKill{termJob, termClient} {
+				if c.killed(how); recipe == "phone-curl" && len(c.locks()) > 0 {
+					t.Errorf("the recipe leaves its lock: %v", c.locks())
+				}
+				c.awaitEnd(t, "/phone_lock")
 			}
-			c.awaitEnd(t, "/phone_lock")
-			c.killed(syscall.SIGKILL)
+			c.killed(killGroup)
 			if recipe == "phone-curl" {
 				if l := c.locks(); len(l) != 1 || l[0].ExpiresIn == nil || *l[0].ExpiresIn > 600 {
 					t.Errorf("locks after SIGKILL: %v", l)
