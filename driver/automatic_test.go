@@ -57,7 +57,7 @@ func TestAutomaticLocks(t *testing.T) {
 		{"the first change acquires the lock, and the end of the job releases it after the grace", automatic, `
 			a STOR /www/x <<< 1 => 226 *
 			a SITE LOCK INFO /www/.deploy-lock => 211-*\n type=lock;*;automatic=yes;*; /www/.deploy-lock\n211 End
-			a NLST /www => 226 * >>> /www/x\r\n
+			a NLST -a /www => 226 * >>> /www/x\r\n
 			a MLST /www/.deploy-lock => 550 *
 			a RMD /www/.deploy-lock => 550 /www/.deploy-lock: held automatically: it ends with its job, not by RMD
 			- quit a

@@ -350,6 +350,10 @@ func TestOneFailureRefusesTheWholeRun(t *testing.T) {
 	if s.held("1") {
 		t.Error("the lock is held")
 	}
+	s.connect("b").look("1/x") // b holds the lock for its turn
+	if w, err := a.begin(false, "1/y"); w != nil || err == nil {
+		t.Errorf("a change of a refused job waits for the lock: %v", err)
+	}
 }
 
 func TestTheHostHoldsTheLockByADirectory(t *testing.T) {

@@ -144,7 +144,7 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 		return nil, s.otherHoldError(began, token, name, now)
 	case err != nil:
 		return nil, err
-	case len(h.node.holds) > 1 || h.Shared:
+	case h.Shared:
 		return nil, errOthersShare
 	case h.expired(now.Boot):
 		return nil, expiredError(h, now)

@@ -38,6 +38,9 @@ func TestTheHoldOfAJobAllowsWritesOfItsClients(t *testing.T) {
 		t.Error(err)
 	}
 	held.Close(ctx)
+	if err := client.Release(ctx, "/www/1/.lock"); err == nil {
+		t.Error("a client of the same account and address releases the hold of a job that has ended")
+	}
 	if next := table.OpenJob(lock.Owner{Account: "a", Address: "10.0.0.2"}); next != nil {
 		if _, _, _, err := next.AcquireOrWait(ctx, "/www/1/.lock", nil); err == nil {
 			t.Error("a job of another address adopts the hold")

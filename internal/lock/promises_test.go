@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -510,10 +512,55 @@ func TestASuspendedServerChangesNothing(t *testing.T) {
 	if _, over, err := w.Poll(s.ctx); over || err != nil {
 		t.Errorf("the waiting is over: %v", err)
 	}
+	if in, expires := s.table.NextExpiry(); in != time.Second || !expires {
+		t.Errorf("the table looks for expired locks in %v, want 1s", in)
+	}
 	s.suspended.Store(false)
 	s.table.Expire(s.ctx)
 	s.held("", "/phone_lock")
 	s.held("a", "/locks/x")
+}
+
+// suspendingLog is a log with which a suspension begins at the next record.
+type suspendingLog struct {
+	*locktest.Memory
+	suspend func()
+}
+
+func (l *suspendingLog) Append(records []lock.Record) lock.Position {
+	l.suspend()
+	return l.Memory.Append(records)
+}
+
+// A suspension begins after the decision to end a hold. The session that waits for the lock gets it after the suspension.
+func TestAWaitingSessionGetsItsLockAfterASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		log := &suspendingLog{locktest.NewMemory(), func() {}}
+		s.log = log
+		s.start()
+		ctx, stop := context.WithCancel(s.ctx)
+		var running sync.WaitGroup
+		running.Go(func() { s.is(s.table.Run(ctx), nil) })
+		defer running.Wait()
+		defer stop()
+		a, b := s.open("a"), s.open("b")
+		s.acquire(a, "/locks/x")
+		w := s.wait(b, "/locks/x")
+		log.suspend = func() { s.suspended.Store(true) }
+		s.release(a, "/locks/x", nil)
+		log.suspend = func() {}
+		time.Sleep(3 * time.Second)
+		if _, over, err := w.Poll(s.ctx); over {
+			t.Errorf("the wait is over during the suspension: %v", err)
+		}
+		s.suspended.Store(false)
+		time.Sleep(2 * time.Second)
+		if _, over, err := w.Poll(s.ctx); !over || err != nil {
+			t.Errorf("over: %v, %v", over, err)
+		}
+		s.held("b", "/locks/x")
+	})
 }
 
 // A refusal names the holder that this server has in memory. If the server is suspended meanwhile, that may be old.

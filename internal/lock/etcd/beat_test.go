@@ -88,6 +88,14 @@ func TestBeatsGiveTheShiftOfTheClock(t *testing.T) {
 			wait(0, time.Hour)
 			see(beat{})
 		}, ahead},
+		"the beats of an earlier term do not count": {func(see func(beat), wait func(active, own time.Duration)) {
+			for range 3 {
+				wait(time.Second, time.Second)
+				see(beat{Term: 1})
+			}
+			wait(0, 10*time.Minute)
+			see(beat{Term: 2})
+		}, ahead - 10*time.Minute},
 		"the wall clock counts after one beat": {func(see func(beat), _ func(active, own time.Duration)) {
 			see(beat{Wall: time.Unix(1000, 0)})
 		}, ahead + time.Minute},
