@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,10 +27,20 @@ func frozenDisk(t *testing.T) (dir string, freeze, thaw func()) {
 		t.Skipf("this needs root and a loop device: %v: %s", err, out)
 	}
 	thaw = func() { _ = exec.Command("fsfreeze", "--unfreeze", dir).Run() } // it fails if nothing is frozen
+	// This process also cleans up if the test is killed: then its input ends.
+	cleaner := exec.Command("sh", "-c", `cat; fsfreeze --unfreeze "$0" 2>/dev/null; umount "$0" || umount --lazy "$0"`, dir)
+	cleaner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	end, err := cleaner.StdinPipe()
+	if err == nil {
+		err = cleaner.Start()
+	}
+	if err != nil {
+		t.Fatal(err, exec.Command("umount", dir).Run())
+	}
 	t.Cleanup(func() {
-		thaw()
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
+		end.Close()
+		if err := cleaner.Wait(); err != nil {
+			t.Errorf("umount: %v", err)
 		}
 	})
 	return dir, func() { t.Helper(); command(t, "fsfreeze", "--freeze", dir) }, thaw
