@@ -276,7 +276,7 @@ func TestDocsNameMetrics(t *testing.T) {
 	if len(known) < 20 {
 		t.Errorf("there are %d metrics", len(known))
 	}
-	for _, file := range []string{"docs/operations.md", "docs/grafana.json", "docs/cluster-alarms.yml", "docs/production.md", "docs/cluster.md"} {
+	for _, file := range []string{"docs/operations.md", "docs/grafana.json", "docs/cluster-alarms.yml", "docs/production.md", "docs/cluster.md", "docs/cluster-reference.md"} {
 		for _, name := range regexp.MustCompile(`ftplockd_[a-z_]+`).FindAllString(document(t, file), -1) {
 			if name = strings.TrimSuffix(name, "_bucket"); !known[name] {
 				t.Errorf("%s names %s, which is no metric", file, name)

@@ -168,12 +168,43 @@ var builtPackage = sync.OnceValues(func() (string, error) {
 	return strings.Trim(made[len(made)-1], "'."), nil
 })
 
-// TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines.
+// TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines. A client holds a lock while they replace
+// certificates and passwords.
 func TestTheClusterPage(t *testing.T) {
 	needNamespaces(t)
 	shared := machineFiles(t)
 	etcdtest.Archive(t, filepath.Join(shared, "root"))
-	execute(t, "cluster", 17, shared, []string{"m1", "m2", "m3"}, nil)
+	command(t, "sh", "-c", "dpkg-deb --fsys-tarfile "+shared+"/root/ftplockd_*.deb | tar -xO ./usr/bin/netlock >"+shared+"/bin/netlock && chmod +x "+shared+"/bin/netlock")
+	page, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := func(heading string) int { // the number of blocks before a heading
+		text, _, found := bytes.Cut(page, []byte("\n### "+heading+"\n"))
+		if !found {
+			t.Fatalf("the page has no heading %s", heading)
+		}
+		return len(block.FindAll(text, -1))
+	}
+	begin, end := before("New certificates"), before("Backup and restore")
+	execute(t, "cluster", 25, shared, []string{"m1", "m2", "m3"}, func(done int, machines map[string]*machine) {
+		script := ""
+		switch done {
+		case begin:
+			script = `NETLOCK_PASSWORD=drill SSL_CERT_FILE=/root/pki/ca.crt setsid netlock ftpes://job@locks.example/%2Flocks/held \
+				sh -c 'echo $NETLOCK_TOKEN >/root/token; while :; do sleep 1; done' >/var/log/netlock.log 2>&1 &
+				echo $! >/root/netlock.pid
+				until [ -s /root/token ]; do sleep 0.1; done`
+		case end:
+			script = `kill $(cat /root/netlock.pid) # it fails if netlock has ended, as it does when the lock is lost
+				until say 'MKD /locks/held'; do sleep 0.1; done` // netlock has released its lock
+		default:
+			return
+		}
+		if out, err := machines["m3"].run(script); err != nil {
+			t.Fatalf("the holder of a lock: %v: %s", err, out)
+		}
+	})
 }
 
 // execute runs the blocks of a page of docs on machines with the names and the addresses 10.0.0.1, 10.0.0.2, ... The page must have

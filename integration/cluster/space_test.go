@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// pairsPerSecond is the rate that docs/cluster.md promises for any time.
+	// pairsPerSecond is the rate that docs/cluster-reference.md promises for any time.
 	pairsPerSecond = 1000
 	// leastPair is the least number of bytes that a pair adds to the database.
 	leastPair = 300

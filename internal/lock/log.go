@@ -14,8 +14,7 @@ type Position int64
 // never goes back.
 type Log interface {
 	// Load returns the holds that stand, in the order of their tokens, and the last token. It converts times of an earlier boot or of
-	// another machine to this machine's boot clock by the wall clock, for the time since the last record; if the wall clock went backwards
-	// since then, the age starts anew. Call it once, before the first Append.
+	// another machine to this machine's boot clock by the wall clock, for the time since the last record. Call it once, before the first Append.
 	Load(ctx context.Context) (Loaded, error)
 	// Room reports whether grants with tokens up to this one, or as many other records, can be appended: the tokens are reserved, and there
 	// is space for these records and for the end of every hold. It reads memory only; the table calls it with its mutex held. Grants with

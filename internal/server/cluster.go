@@ -167,12 +167,17 @@ func checkMarks(c *config.Config) (marked bool, err error) {
 // prefixMark is the beginning of the name of an empty file in shared_state. The rest is the etcd.prefix of the servers that use the directory.
 const prefixMark = "prefix-"
 
+// sharedMark returns the path of the file of this configuration.
+func sharedMark(c *config.Config) string {
+	return filepath.Join(c.Etcd.SharedState, prefixMark+url.PathEscape(c.Etcd.Prefix))
+}
+
 // markShared calls checkShared and makes the file of prefixMark.
 func markShared(c *config.Config) error {
 	if err := checkShared(c); err != nil || c.Etcd.SharedState == "" {
 		return err
 	}
-	mark := filepath.Join(c.Etcd.SharedState, prefixMark+url.PathEscape(c.Etcd.Prefix))
+	mark := sharedMark(c)
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return fmt.Errorf("etcd.shared_state: %w", err)
 	}

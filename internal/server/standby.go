@@ -11,8 +11,8 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 )
 
-// checkEvery is the interval at which a standby checks whether it could serve.
-const checkEvery = 2 * time.Second
+// checkEvery is the interval at which a standby checks whether it could serve, and the active server whether it can serve its files.
+const checkEvery = time.Second
 
 // watchReadiness checks whether this server could serve, until it takes over or ctx ends. While it could not, it does not stand by.
 func (e *election) watchReadiness(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (e *election) couldServe() error {
 }
 
 // checkServable returns why a standby could not serve: an address in use, a missing root or etcd.shared_state, a read-only etcd.shared_state, or
-// a certificate that does not load. It writes nothing. It may wait for a file system.
+// a certificate that does not load. It changes only the time of a file: see checkFileSystem. It may wait for a file system.
 func (s *server) checkServable() error {
 	c := s.logins.Load()
 	if err := s.checkAddresses(c); err != nil {
@@ -67,7 +67,7 @@ func (s *server) checkServable() error {
 	if _, err := os.Stat(c.Root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("root: %w", err)
 	}
-	return checkShared(c)
+	return checkFileSystem(c)
 }
 
 // checkAddresses returns an error if an address is in use. No client can connect during the check.

@@ -19,6 +19,8 @@ const (
 	handOverTime = 300 * time.Millisecond
 	// leaveTime is the time limit of a stop after the transfers.
 	leaveTime = 10 * time.Second
+	// leaveHungTime is that limit when the files hang, so that a command that hangs, too, does not delay the next server.
+	leaveHungTime = time.Second
 	// outputWithin is the time limit for the reader of standard error.
 	outputWithin = 2 * time.Second
 )
@@ -28,12 +30,14 @@ type ending struct {
 	text   string        // of the 421 to clients
 	drain  time.Duration // the time for transfers to finish
 	resign bool          // let another server take over as soon as this one can change nothing
+	leave  time.Duration // the time limit after the transfers
 }
 
 var (
-	endOrderly  = ending{"the server stops", drainTime, true}
-	endHandOver = ending{"another server takes over: connect again", handOverTime, true}
-	endDeposed  = ending{"another server takes over: connect again", 0, false}
+	endOrderly  = ending{"the server stops", drainTime, true, leaveTime}
+	endHandOver = ending{"another server takes over: connect again", handOverTime, true, leaveTime}
+	endHung     = ending{"another server takes over: connect again", handOverTime, true, leaveHungTime}
+	endDeposed  = ending{"another server takes over: connect again", 0, false, leaveTime}
 )
 
 // stopAfter stops the server after an error.
@@ -44,6 +48,9 @@ func (s *server) stopAfter(err error) error {
 	case errors.Is(err, etcd.ErrDeposed):
 		s.election.setState(deposed, err.Error())
 		return errors.Join(err, s.leave(endDeposed))
+	case errors.Is(err, errFiles):
+		s.election.setState(deposed, err.Error())
+		return errors.Join(err, s.leave(endHung))
 	case errors.Is(err, etcd.ErrHandOver):
 		s.election.setState(deposed, err.Error())
 		return errors.Join(err, s.leave(endHandOver))
@@ -97,7 +104,7 @@ func (s *server) leave(how ending) error {
 	select {
 	case err := <-stopped:
 		return err
-	case <-time.After(how.drain + leaveTime):
+	case <-time.After(how.drain + how.leave):
 		return errors.New("a part of the server did not stop in time")
 	}
 }
@@ -120,7 +127,7 @@ func (v *service) dismiss(how ending) error {
 }
 
 // close closes the open parts of the service. No session and no other goroutine may use them. It closes
-// the log last: no other server may take over while the tree is open.
+// the log last: no other server may take over while this one can change the tree.
 func (v *service) close(resign bool) error {
 	errs := []error{closePorts(v.ports)}
 	if v.driver != nil {
@@ -130,7 +137,7 @@ func (v *service) close(resign bool) error {
 		v.jobs.Close()
 	}
 	if v.tree != nil {
-		errs = append(errs, v.tree.Close())
+		errs = append(errs, v.closeTree())
 	}
 	if v.lockedRoot != nil {
 		errs = append(errs, v.lockedRoot.Close())
@@ -146,6 +153,22 @@ func (v *service) close(resign bool) error {
 		errs = append(errs, v.log.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeTree closes the tree. If the file system hangs, a server of several continues after leaveHungTime/4: what is left to do is to remove the mark of
+// this start, and a late removal is harmless.
+func (v *service) closeTree() error {
+	if v.term == nil {
+		return v.tree.Close()
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- v.tree.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(leaveHungTime / 4):
+		return errors.New("the file system of root or etcd.shared_state does not answer")
+	}
 }
 
 // resign lets another server take over at once.

@@ -215,13 +215,13 @@ func (r *reader) apply() {
 }
 
 // onThisBoot maps a moment of the boot that wrote the lines. The wall clock counts from the last line only, because it may have been set
-// before. If it went backwards since then, the moment is now.
+// before. If it went backwards since then, no time has passed since the last line.
 func (r *reader) onThisBoot(then lock.Instant) lock.Instant {
-	since := r.now.Wall.Sub(r.at.Wall)
+	age, since := max(0, r.at.Boot-then.Boot), r.now.Wall.Sub(r.at.Wall) // age at the last line, and the time since then
 	if since < 0 {
-		return r.now
+		return lock.Instant{Wall: r.now.Wall.Add(-age), Boot: r.now.Boot - age}
 	}
-	return lock.Instant{Wall: then.Wall, Boot: r.now.Boot - since - max(0, r.at.Boot-then.Boot)}
+	return lock.Instant{Wall: then.Wall, Boot: r.now.Boot - since - age}
 }
 
 // loaded returns the content for a start, or a move to another log.

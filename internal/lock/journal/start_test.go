@@ -86,7 +86,8 @@ func TestTimesOfAnotherBoot(t *testing.T) {
 	}{
 		"forward":                  {time.Hour, time.Hour + time.Minute, 0, false},
 		"the boot clock went back": {time.Hour, time.Hour + time.Minute, 0, true},
-		"the wall clock went back": {-time.Hour, 0, 0, false},
+		"the wall clock went back": {-time.Hour, time.Minute, 0, false},
+		"both clocks went back":    {-time.Hour, time.Minute, 0, true}, // as after the restore of a snapshot of the machine
 		"the wall clock was set":   {time.Hour, time.Hour + time.Minute, 24 * time.Hour, false},
 		"it was set back":          {time.Hour, time.Hour + time.Minute, -24 * time.Hour, false},
 	} {
