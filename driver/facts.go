@@ -99,7 +99,7 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	switch {
 	case h.Own:
 		mine = "session"
-	case h.SameNonce:
+	case h.SameJobKey:
 		mine = "job"
 	}
 	f.add("mine", mine)

@@ -306,13 +306,13 @@ func TestALockThatGoesBackToAnEndedConnectionHasItsGrace(t *testing.T) {
 	}
 }
 
-// The undo of an adoption does not bring back a hold whose session, with another nonce, has acquired the lock anew meanwhile.
+// The undo of an adoption does not bring back a hold whose session, with another job key, has acquired the lock anew meanwhile.
 func TestAnUndoneAdoptionGivesNoSessionTwoHolds(t *testing.T) {
 	b := newScene(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Shared: []string{"a"}}})
 	first, second := b.open("a", "job"), b.open("a", "job")
 	b.acquire(first, "/x")
 	adopted := b.acquire(second, "/x")
-	b.is(first.SetNonce("other"), nil)
+	b.is(first.SetJobKey("other"), nil)
 	own := b.acquire(first, "/x")
 	b.is(second.Undo(b.ctx, "/x", adopted.Token), nil)
 	b.table.Expire(b.ctx)
