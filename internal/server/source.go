@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
-	"github.com/ftplockd/ftplockd/internal/control"
-	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/status"
@@ -136,27 +133,10 @@ func (p source) Kick(session, by, reason string) error {
 func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
 	// The account before the password is checked: if a reload changes it in between, the page ends the session.
 	before, _ := p.Account(user)
-	logIn := p.s.logInAtStandby
-	if v := p.s.service.Load(); v != nil {
-		logIn = v.driver.LogIn
-	}
-	a, err := logIn(ctx, user, password, from)
+	a, err := driver.Logins{Guessing: p.s.guessing, Events: p.s.sinks.bus}.Check(ctx, accounts{p.s.logins.Load(), p.s.passwords},
+		config.Attempt{Name: user, Password: password, From: from, Gone: func() bool { return ctx.Err() != nil }})
 	before.Name = a.Name
 	return before, err
-}
-
-// logInAtStandby is [driver.Server.LogIn] for a server that has no driver yet. The driver counts wrong passwords anew.
-func (s *server) logInAtStandby(ctx context.Context, user, password string, from netip.Addr) (account config.Account, err error) {
-	gone := func() bool { return ctx.Err() != nil }
-	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
-		known := accounts{s.logins.Load(), s.passwords}
-		account, err = known.Authenticate(ctx, config.Attempt{Name: user, Password: password, From: from, Gone: gone})
-		if errors.Is(err, config.ErrLogin) {
-			s.sinks.bus.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
-		}
-		return err
-	})
-	return account, err
 }
 
 func (p source) Account(name string) (web.Account, bool) {
