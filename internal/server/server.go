@@ -31,7 +31,7 @@ type server struct {
 
 	sinks           *eventSinks
 	tls             *certificate // nil: no TLS
-	admin           *admin
+	admin           admin
 	ready           *readiness
 	public          *publicAddress
 	passwords       *config.Verifier
