@@ -271,12 +271,12 @@ func TestAutomaticLocks(t *testing.T) {
 			- pass 4s
 			a5 SIZE /www/x => 213 1
 			a5 DELE /www/x => 250 *`},
-		{"one nonce makes one job", eachJob, `
+		{"one job key makes one job", eachJob, `
 			a SITE LOCK AS one => 200 *
 			a2 SITE LOCK AS one => 200 *
 			a STOR /www/x <<< 1 => 226 *
 			a2 DELE /www/x => 250 *`},
-		{"the changes of a job with a nonce count as its look", automatic, `
+		{"the changes of a job with a job key count as its look", automatic, `
 			a SITE LOCK AS run1 => 200 *
 			a STOR /www/x <<< 1 => 226 *
 			- quit a

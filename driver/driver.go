@@ -55,6 +55,7 @@ type Options struct {
 	TLS             *tls.Config // nil: no TLS
 	SessionReuse    bool        // data connections resume the TLS session of their control connection
 	Log             *slog.Logger
+	Guessing        *guessing.Limiter // of logins
 	Settings        Settings
 	Events          *event.Bus // gets the events of sessions
 }
@@ -92,7 +93,7 @@ type Server struct {
 	rateOver        time.Duration // the period of DataMinRate
 	catchUp         time.Duration // the longest wait of an upload for the reader of commands; on an idle machine it takes microseconds
 	bounds          bounds
-	guessing        *guessing.Limiter
+	logins          Logins
 	digests         digests
 	context         context.Context // of the commands; Close ends it
 	cancel          context.CancelFunc
@@ -128,7 +129,7 @@ func New(o Options) *Server {
 		hostDirectories: o.HostDirectories, log: o.Log, tls: o.TLS, sessionReuse: o.SessionReuse, events: o.Events,
 		bounds:   bounds{locks: 10_000, ordered: 10_000, piece: 2_000, below: 4_000, glob: 2 * time.Second, search: 10 * time.Second, changes: 2 * time.Second},
 		rateOver: time.Minute, catchUp: 20 * time.Millisecond,
-		guessing: guessing.New(ctx, o.Log, guessing.FirstDelay), digests: newDigests(),
+		logins: Logins{o.Guessing, o.Events}, digests: newDigests(),
 		context: ctx, cancel: cancel,
 	}
 	s.ports = control.NewPorts(control.PortOptions{

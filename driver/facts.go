@@ -50,7 +50,7 @@ func factLines(view string, v lock.View, now lock.Instant) (lines []string) {
 	}
 	if len(v.Seen) == 0 {
 		f := new(facts)
-		f.add("type", "busy")
+		f.add("type", map[bool]string{true: "free", false: "busy"}[v.Next == nil])
 		line(f)
 	}
 	return lines
@@ -99,7 +99,7 @@ func (f *facts) hold(h lock.SeenHold, now lock.Instant) {
 	switch {
 	case h.Own:
 		mine = "session"
-	case h.SameNonce:
+	case h.SameJobKey:
 		mine = "job"
 	}
 	f.add("mine", mine)
@@ -123,7 +123,7 @@ func (c *client) nearLockName(n lock.Name) string {
 	return ""
 }
 
-// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. If MKD would acquire the lock now, the reply is 550.
+// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. If the name is no lock, or waiting does not help, the reply is 550.
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		v, err := c.locks.View(n)
@@ -142,15 +142,15 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		held := len(v.Holds) > 0
 		if !held {
 			_, host := c.isLock(n)
-			switch v.Next = cmp.Or(v.Next, host); nextMkd(v.Next) {
-			case "granted":
-				return control.Reply{}, lock.ErrNotHeld
-			case "refused":
+			if v.Next = cmp.Or(v.Next, host); nextMkd(v.Next) == "refused" {
 				return control.Reply{}, v.Next
 			}
 		}
 		lines := lockLines(v.Status)
-		if !held {
+		switch {
+		case !held && v.Next == nil:
+			lines = append(lines, " not held")
+		case !held:
 			why, _ := c.explain(v.Next)
 			lines = append(lines, " not held: "+why.text)
 		}

@@ -17,7 +17,7 @@ func TestFactsContainTheResultOfMkd(t *testing.T) {
 		b MKD /pool/2 => 550 *
 		b SITE LOCK INFO /pool/2 => 211-Lock /pool/2\n not held: the limit of 1 locks is reached*\n type=busy;waiting=0;mkd=later; /pool/2\n211 End
 		a RMD /pool/1 => 250 *
-		b SITE LOCK INFO /pool/2 => 550 /pool/2: not held
+		b SITE LOCK INFO /pool/2 => 211-Lock /pool/2\n not held\n type=free;waiting=0;mkd=granted; /pool/2\n211 End
 		b SITE LOCK INFO /none => 550 /none: no rule makes that name a lock; /none_lock would be one
 		b SITE LOCK INFO /a-lock => 550 /a-lock: no rule makes that name a lock; /a_lock would be one
 		a MKD /a_lock => 257 *

@@ -14,7 +14,7 @@ func TestAnAddressIsRefusedAfterTenWrongPasswords(t *testing.T) {
 	s.as("phoneacc").want("NOOP", "200 *")
 	// A login that waits for its turn ends in time.
 	checks, checked := make(chan struct{}), make(chan struct{})
-	go s.driver.guessing.Try(t.Context(), "nobody", netip.MustParsePrefix("127.0.0.1/32"), func() bool { return false }, func() error {
+	go s.driver.logins.Guessing.Try(t.Context(), "nobody", netip.MustParsePrefix("127.0.0.1/32"), func() bool { return false }, func() error {
 		close(checks)
 		<-checked
 		return context.Canceled

@@ -152,8 +152,8 @@ func (s *server) run(o *setup) {
 	s.driver = New(Options{
 		Tree: served, Table: s.table, Jobs: s.jobs, Clock: s.clock, HostDirectories: s.disk.HostDirectories,
 		Directories: o.directories, TLS: o.tls, SessionReuse: o.sessionReuse, Log: o.log, Settings: o.settings, Events: events,
+		Guessing: guessing.New(s.t.Context(), slog.New(slog.DiscardHandler), time.Millisecond),
 	})
-	s.driver.guessing = guessing.New(s.t.Context(), slog.New(slog.DiscardHandler), time.Millisecond)
 	s.control = s.driver.Control(o.control)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

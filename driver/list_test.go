@@ -340,7 +340,7 @@ func TestSite(t *testing.T) {
 		a MKD /ever/x => 257 *
 		a site lock info /ever/x => 211-Lock /ever/x\n held by phoneacc@127.0.0.1 for 0s, never expires, token #\n type=lock;token=#;account=phoneacc;address=127.0.0.1;since=*;held=0.000;shared=no;automatic=no;mine=session;waiting=0;mkd=later; /ever/x\n211 End
 		a2 SITE LOCK INFO /locks/long => 211-*\n type=lock;*;expires=2*;left=360.000;longest=360.000;age=360.000;shared=no;automatic=no;mine=no;waiting=0;mkd=later; /locks/long\n211 End
-		a SITE LOCK INFO /locks/none => 550 /locks/none: not held
+		a SITE LOCK INFO /locks/none => 211-Lock /locks/none\n not held\n type=free;waiting=0;mkd=granted; /locks/none\n211 End
 		a SITE LOCK INFO /nolock => 550 /nolock: no rule makes that name a lock; /nolock_lock would be one
 		a SITE LOCK DISCONNECT KEEP => 501 *
 		a SITE LOCK DISCONNECT RELEASE x => 501 *

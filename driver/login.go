@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"path"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
@@ -34,7 +33,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	account, err := s.checkPassword(ctx, user, password, c.conn.IP(), c.conn.Gone)
+	account, err := s.logins.Check(ctx, s.settings.Load().Accounts, config.Attempt{Name: user, Password: password, From: c.conn.IP(), Gone: c.conn.Gone})
 	if err != nil {
 		c.refuseLogin(failedLogin(err))
 		return s.nothing, nil
@@ -59,21 +58,20 @@ func (s *Server) PostAuthMessage(_ ftpserver.ClientContext, user string, _ error
 	return "logged in as " + user + "; MKD acquires a lock, RMD releases it"
 }
 
-// LogIn checks a password for the web page, with the same delays after wrong ones as in FTP. The error matches
-// config.ErrLogin if the password is wrong; any other error is a reason why no login is possible now.
-func (s *Server) LogIn(ctx context.Context, user, password string, from netip.Addr) (config.Account, error) {
-	return s.checkPassword(ctx, user, password, from, func() bool { return ctx.Err() != nil })
+// Logins checks passwords, for FTP and for the web page. Events may be nil.
+type Logins struct {
+	Guessing *guessing.Limiter // delays the reply to a wrong password
+	Events   *event.Bus
 }
 
-// checkPassword returns the account, or the error of a failed login after the delay for wrong passwords.
-func (s *Server) checkPassword(ctx context.Context, user, password string, from netip.Addr, gone func() bool) (account config.Account, err error) {
-	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
-		account, err = s.settings.Load().Accounts.Authenticate(ctx, config.Attempt{
-			Name: user, Password: password, From: from, Gone: gone,
-		})
+// Check returns the account, after a wrong password config.ErrLogin. Any other error is a reason why no login is possible now. t.Gone must not
+// be nil.
+func (l Logins) Check(ctx context.Context, accounts Accounts, t config.Attempt) (account config.Account, err error) {
+	err = l.Guessing.Try(ctx, t.Name, control.NetworkOf(t.From), t.Gone, func() (err error) {
+		account, err = accounts.Authenticate(ctx, t)
 		if errors.Is(err, config.ErrLogin) {
 			// Programs that block addresses read the log line of this event; docs/operations.md has the pattern.
-			s.events.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
+			l.Events.Publish(event.Event{Kind: event.LoginFailed, Remote: t.From.String(), Account: t.Name})
 		}
 		return err
 	})

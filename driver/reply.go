@@ -39,6 +39,7 @@ var answers = []struct {
 	{is(lock.ErrNoParent), 550, "the directory above it does not exist", ""},
 	{is(lock.ErrNotDirectory), 550, "a file has that name", ""},
 	{is(lock.ErrNotEmpty), 550, "the directory is not empty: remove what is in it first", ""},
+	{is(lock.ErrFull), 452, "no space left", "disk-full"},
 	{as[*lock.TimeoutError], 550, "", "timeout"},
 	{as[*lock.LimitError], 550, "", "limit"},
 	{as[*lock.DelayedError], 550, "", "delayed"},
@@ -60,7 +61,7 @@ var answers = []struct {
 	{is(files.ErrNotRegular), 550, "not a regular file", ""},
 	{is(files.ErrOffset), 554, "REST beyond the end of the file", ""}, // RFC 3659 section 5.3 has no code; vsftpd sends 550, proftpd 554
 	{is(files.ErrNoRoomToCopy), 452, "no room for the copy of the file that APPE and REST work on", "disk-full"},
-	{is(lock.ErrFull, syscall.ENOSPC), 452, "no space left", "disk-full"},
+	{is(syscall.ENOSPC), 452, "no space left", "disk-full"},
 	{is(syscall.EDQUOT), 452, "the quota is used up", "disk-full"},
 	{is(syscall.EFBIG), 452, "larger than a file may be", ""},
 	{is(syscall.EBUSY), 450, "is in use", ""},

@@ -147,6 +147,8 @@ func TestAReplyIsShortenedWhereItMattersLeast(t *testing.T) {
 		want  string
 	}{
 		{tr.client.replyFor("/a", &lock.TimeoutError{Waited: time.Minute, Err: noted}), "550 /a: waited 1m0s: held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, never expires"},
+		{tr.client.replyFor("/a", &lock.TimeoutError{Err: lock.ErrFull}), "452 /a: no space left"},
+		{tr.client.replyFor("/a", &lock.TimeoutError{Err: &lock.SuspendedError{Reason: "etcd does not answer"}}), "451 /a: " + notNow},
 		{tr.client.replyFor("/"+long[:50], noted), "550 /" + long[:50] + ": held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, never expires"},
 		{tr.client.replyFor("/"+long[:35], withIdle), "550 /" + long[:35] + ": held by ci@10.0.0.7 (web3 4711 backup.sh) for 2s, expires in 24h0m0s..."},
 		{tr.client.replyFor("/"+long[:60], withIdle), "550 ..." + long[26:60] + ": held by ci@10.0.0.7 for 2s, expires in 24h0m0s or 30m0s after its last sign of life"},

@@ -189,7 +189,7 @@ func redacted(cmd *control.Command) string {
 		}
 	}
 	if fields := strings.Fields(cmd.Line); len(fields) > 3 && strings.EqualFold(strings.Join(fields[:3], " "), "SITE LOCK AS") {
-		return "SITE LOCK AS ****" // with the word, every client of the account can release the job's locks
+		return "SITE LOCK AS ****" // with the job key, every client of the account can release the job's locks
 	}
 	return cmd.Line
 }

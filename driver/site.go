@@ -24,7 +24,7 @@ var siteCommands = []struct {
 }{
 	{"LOCKS", "[glob]        the held locks; with a glob only those that match", (*client).siteLocks},
 	{"LOCK INFO", "path      the holder, since when and until when, with facts for programs", (*client).siteLockInfo},
-	{"LOCK AS", "word        sessions of one account with one word act for each other's locks", (*client).siteLockAs},
+	{"LOCK AS", "key         sessions of one account with one job key act for each other's locks", (*client).siteLockAs},
 	{"LOCK AGE", "seconds    a shorter age for locks that this session acquires from now on; 0: the rule's", (*client).siteLockAge},
 	{"LOCK DISCONNECT", "RELEASE [seconds]  locks acquired from now on end that long after the connection closes, or earlier", (*client).siteLockDisconnect},
 	{"LOCK NOTE", "text       a note for locks that this session acquires from now on, such as host and job", (*client).siteLockNote},
@@ -94,12 +94,12 @@ func (c *client) siteWait(param string) control.Reply {
 	return control.Reply{Code: 200, Text: "this session waits for a lock up to " + d.String()}
 }
 
-func (c *client) siteLockAs(nonce string) control.Reply {
-	if err := c.locks.SetNonce(nonce); err != nil {
+func (c *client) siteLockAs(jobKey string) control.Reply {
+	if err := c.locks.SetJobKey(jobKey); err != nil {
 		return control.Reply{Code: 501, Text: err.Error()}
 	}
 	c.jobs.Rejoin()
-	return control.Reply{Code: 200, Text: "sessions with this word are the same job"}
+	return control.Reply{Code: 200, Text: "sessions with this job key are the same job"}
 }
 
 func (c *client) siteLockAge(param string) control.Reply {

@@ -73,7 +73,7 @@ func TestAttackSessionsUseUpFileDescriptors(t *testing.T) {
 	c.Want(250, "RMD /locks/a")
 	c.Want(257, "MKD /locks/b")
 	c.stores("/f", "12345")
-	for began := time.Now(); c.wantEither("SITE LOCK INFO /short/a").Code != 550; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); !strings.Contains(c.wantEither("SITE LOCK INFO /short/a").Text, "type=free;"); time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > patience {
 			t.Fatal("the lock has not ended at its age")
 		}

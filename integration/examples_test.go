@@ -96,7 +96,7 @@ func (s *server) wantFree(t testing.TB, names ...string) {
 	c := s.session("boss")
 	defer c.Conn.Close()
 	for _, name := range names {
-		c.Want(550, "SITE LOCK INFO "+name, "not held")
+		c.Want(211, "SITE LOCK INFO "+name, " type=free;")
 	}
 }
 

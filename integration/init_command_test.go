@@ -29,7 +29,7 @@ func TestInitPrintsCommandsThatWork(t *testing.T) {
 	server.Stdout, server.Stderr = out, out
 	p := started(t, server)
 	t.Cleanup(func() { p.signal(t, syscall.SIGTERM); p.exit(t) })
-	out.Await(t, "its own files are in", 1)
+	out.Await(t, "serves ", 1)
 	address := regexp.MustCompile(`ftplockd listens on (\S+)`).FindStringSubmatch(out.String())
 	if r := run(t, "sh", "-c", strings.Replace(commands[1][1], "127.0.0.1:0", address[1], 1)); !strings.Contains(r.out, `257 "/phone_lock" locked, token 1,`) {
 		t.Errorf("%s\n%s", commands[1][1], r.out)

@@ -377,7 +377,7 @@ func (s *server) awaitEnd(t testing.TB, name string) {
 	defer c.Conn.Close()
 	harness.Await(t, "the lock ends", func() bool {
 		r, err := c.Try("SITE LOCK INFO " + name)
-		return err == nil && (r.Code != 211 || strings.Contains(r.Text, "type=free"))
+		return err == nil && !strings.Contains(r.Text, "type=lock;")
 	})
 }
 

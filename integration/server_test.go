@@ -139,7 +139,7 @@ func (s *server) tryStart() error {
 
 var (
 	listensOn = regexp.MustCompile(`^ftplockd listens on (127\.0\.0\.1:\d+), (\[::1\]:\d+)(?:, .*)?\n$`)
-	pageAt    = regexp.MustCompile(`^its page is at (http\S+)\n$`)
+	pageAt    = regexp.MustCompile(`; its page is at (http\S+)\n$`)
 )
 
 // readBanner takes the addresses out of the banner.

@@ -11,7 +11,8 @@ import (
 const (
 	bob     = "account=bob;address=10.0.0.5;held=12.000;left=348.000;mine=no;"
 	sendRMD = "> RMD /a\n< 250 /a released\n" + bye
-	gone    = "> SITE LOCK INFO /a\n< 550 /a: words\n"
+	gone    = "> SITE LOCK INFO /a\n< 211-Lock /a\n<  words\n<  type=free;waiting=0;mkd=granted; /a\n< 211 End\n"
+	noLock  = "> SITE LOCK INFO /a\n< 550 /a: words\n"
 	lost    = gone + "> SITE LOCK RENEW /a\n< 550 /a: taken away 1s ago\n"
 )
 
@@ -115,8 +116,11 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n> SITE LOCK INFO /a\n< 211-Lock /a\n<  TYPE=busy;waiting=3;mkd=later; /a\n< 211 End\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client; 3 in the queue",
 		},
+		"free by the time of the look": {
+			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n" + gone + grant42 + sendRMD}, once: true, took: time.Second,
+		},
 		"refused for good if nothing has the name": {
-			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+gone, 3) + bye},
+			scripts: []string{asLocks() + strings.Repeat("> MKD /a\n< 550 /a: no such directory\n"+noLock, 3) + bye},
 			want:    ErrRefused, says: "refused: /a: the server replied 550 /a: no such directory, although no client holds it", took: time.Second,
 		},
 		"refused if the server refuses SITE WAIT": {
@@ -124,7 +128,7 @@ func TestAnAcquireIs(t *testing.T) {
 			wait:    time.Minute, want: ErrRefused, says: "refused: 10.0.0.1:21: the server replied 501 too long",
 		},
 		"refused for a name that is no lock, and the directory is removed": {
-			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + gone + sendRMD},
+			scripts: []string{asLocks() + "> MKD /a\n< 257 created\n" + noLock + sendRMD},
 			want:    ErrRefused, says: "refused: no rule of the server makes /a a lock",
 		},
 		"lost if an administrator breaks the lock before the look": {

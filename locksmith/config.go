@@ -23,7 +23,7 @@ type Config struct {
 	TLSConfig *tls.Config
 	Timeout   time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer without progress; 0: 30 s
 
-	// JobKey is the word that identifies the job (SITE LOCK AS): at most 128 visible ASCII characters; "": a random
+	// JobKey identifies the job (the argument of SITE LOCK AS): at most 128 visible ASCII characters; "": a random
 	// one. Two jobs of one account with one key take the lock from each other.
 	JobKey string
 	// Grace is the time from the end of a connection to the end of its locks on ftplockd (SITE LOCK DISCONNECT RELEASE), if the server's rule does

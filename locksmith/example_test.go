@@ -51,7 +51,7 @@ func (p *pretend) serve(c net.Conn) {
 		case strings.HasPrefix(lines.Text(), "SITE LOCK INFO") && p.held.Load():
 			answer = "211-Lock /phone_lock\r\n type=lock;token=42;account=phoneacc;address=10.0.0.5;held=12.000;left=86388.000;age=86400.000;mine=" + mine + ";mkd=later; /phone_lock\r\n211 End"
 		case strings.HasPrefix(lines.Text(), "SITE LOCK INFO"):
-			answer = "550 /phone_lock: not held"
+			answer = "211-Lock /phone_lock\r\n type=free;waiting=0;mkd=granted; /phone_lock\r\n211 End"
 		case verb == "EPSV":
 			answer = "229 here (|||2000|)"
 		case verb == "STOR":

@@ -160,15 +160,14 @@ func TestErrorsMatchTheContextAndItsCause(t *testing.T) {
 }
 
 func TestStat(t *testing.T) {
-	free := "> SITE LOCK INFO /a\n< 550 /a: not held\n"
 	for name, c := range map[string]struct {
 		script string
 		held   bool
 		want   error
 	}{
 		"held":         {asLocks() + ask42 + bye, true, nil},
-		"free":         {asLocks() + free + bye, false, nil},
-		"no lock":      {asLocks() + "> SITE LOCK INFO /a\n< 550 /a: no rule makes that name a lock\n" + bye, false, ErrRefused},
+		"free":         {asLocks() + gone + bye, false, nil},
+		"no lock":      {asLocks() + noLock + bye, false, ErrRefused},
 		"not now":      {asLocks() + notNow + bye, false, ErrUnknown},
 		"hangs up":     {asLocks() + "> SITE LOCK INFO /a\ndrop", false, ErrUnreachable},
 		"other server": {asOthers() + same + bye, true, nil},

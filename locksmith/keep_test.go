@@ -295,7 +295,7 @@ func TestServersWithoutFacts(t *testing.T) {
 	inBubble(t, []string{asOthers() + asked + same + sendRMD}, func(t *testing.T, s *scripted) {
 		l := mustAcquire(t, s.options())
 		if l.Token() != 0 || l.JobKey() != "" || !l.Expires().IsZero() {
-			t.Errorf("token %d, nonce %q, expires %v", l.Token(), l.JobKey(), l.Expires())
+			t.Errorf("token %d, job key %q, expires %v", l.Token(), l.JobKey(), l.Expires())
 		}
 		if _, err := Acquire(t.Context(), s.options().Config, "", Options{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("a lock without a name: %v", err)

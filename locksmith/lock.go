@@ -100,7 +100,7 @@ func (l *Lock) Path() string { return l.path }
 // Unsupported returns the features that the server of the lock does not have.
 func (l *Lock) Unsupported() Unsupported { return l.lacks }
 
-// JobKey returns the word that identifies the job, see [Config]. On ftplockd, another connection of the account that
+// JobKey returns the job key, see [Config]. On ftplockd, another connection of the account that
 // sends SITE LOCK AS with it may change the files that the lock protects. It returns "" on other servers.
 func (l *Lock) JobKey() string {
 	if l.Token() == 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reply is the reply to one command (RFC 959 section 4.2). The package parses only the texts of FEAT and SITE LOCK INFO; other texts are for people.
+// reply is the reply to one command (RFC 959 section 4.2). The package parses only the lines of FEAT and the facts of SITE LOCK INFO; other texts are for people.
 type reply struct {
 	code int
 	raw  string // the text without the code
@@ -61,9 +61,7 @@ type Holder struct {
 func newStatus(path string, r reply) Status {
 	i := Status{Path: path}
 	if r.code != 211 {
-		if text := r.text(); !strings.HasSuffix(text, ": not held") { // else the lock is free
-			i.refusal = text
-		}
+		i.refusal = r.text()
 		return i
 	}
 	for line := range strings.SplitSeq(r.raw, "\n") {
@@ -71,7 +69,7 @@ func newStatus(path string, r reply) Status {
 		if !ok || !strings.HasPrefix(strings.ToLower(pairs), "type=") {
 			continue // the line has no facts
 		}
-		i.Path, i.busy = path, true
+		i.Path = path
 		i.add(pairs)
 	}
 	return i
@@ -95,7 +93,7 @@ func (i *Status) add(pairs string) {
 		return max(time.Duration(f*float64(time.Second)), 1) // 0 means no limit, "0.000" is one
 	}
 	i.Waiting, _ = strconv.Atoi(facts["waiting"])
-	i.refused = facts["mkd"] == "refused"
+	i.busy, i.refused = facts["type"] != "free", facts["mkd"] == "refused"
 	token, err := strconv.ParseUint(facts["token"], 10, 64)
 	if facts["type"] != "lock" || err != nil || token == 0 {
 		return // a hold without a token cannot be told from another one

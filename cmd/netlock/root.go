@@ -49,9 +49,9 @@ waits for processes that the command leaves running nor ends them.
 
 The environment of the command has NETLOCK_SERVER (host and port),
 NETLOCK_ACCOUNT, NETLOCK_PATH (the lock's absolute name on the server),
-NETLOCK_TOKEN (its fencing token) and NETLOCK_NONCE, a secret word with which
-other connections of the account act for the lock (SITE LOCK AS). The last two
-are empty for servers other than ftplockd.
+NETLOCK_TOKEN (its fencing token) and NETLOCK_JOB_KEY, a secret job key with
+which other connections of the account act for the lock (SITE LOCK AS). The last
+two are empty for servers other than ftplockd.
 
 ftplockd shows a note with the lock, also to clients that wait for it: the host
 name, the process id of netlock (without a COMMAND that of its parent) and the

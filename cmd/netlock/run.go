@@ -94,7 +94,7 @@ const (
 	accountVariable = "NETLOCK_ACCOUNT"
 	pathVariable    = "NETLOCK_PATH"
 	tokenVariable   = "NETLOCK_TOKEN"
-	nonceVariable   = "NETLOCK_NONCE"
+	jobKeyVariable  = "NETLOCK_JOB_KEY"
 )
 
 // environment sets and returns the environment with the variables of the lock, instead of those of an outer netlock: C and Perl read the first one
@@ -105,7 +105,7 @@ func environment(lock *locksmith.Lock, t *target) []string {
 		token = strconv.FormatUint(n, 10)
 	}
 	for name, value := range map[string]string{
-		serverVariable: t.server(), accountVariable: t.user(), pathVariable: lock.Path(), tokenVariable: token, nonceVariable: lock.JobKey(),
+		serverVariable: t.server(), accountVariable: t.user(), pathVariable: lock.Path(), tokenVariable: token, jobKeyVariable: lock.JobKey(),
 	} {
 		_ = os.Setenv(name, value) // they have no NUL
 	}

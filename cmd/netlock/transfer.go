@@ -172,7 +172,7 @@ const abortTimeout = 3 * time.Second
 
 // inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
 func inherit(ctx context.Context, t *target) (*locksmith.Lock, error) {
-	t.connect.JobKey = os.Getenv(nonceVariable)
+	t.connect.JobKey = os.Getenv(jobKeyVariable)
 	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
 	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // it is empty for a server other than ftplockd

@@ -34,18 +34,18 @@ sub default_arguments {
 }
 
 # ftp returns the session of this process. It connects again if the connection has ended, and never uses the session of a parent process,
-# because two processes on one connection get each other's replies. The nonce makes the new session the same job as the old one, so it can
+# because two processes on one connection get each other's replies. The job key makes the new session the same job as the old one, so it can
 # release locks of the old session even before the server detects the end of that session.
 sub ftp {
     my $self = shift;
     if (!$self->{pid} || $self->{pid} != $$) {
-        @$self{qw(ftp pid nonce)} = (undef, $$, guid());
+        @$self{qw(ftp pid job_key)} = (undef, $$, guid());
     }
     return $self->{ftp} if $self->{ftp} && defined $self->{ftp}->pwd;
     my $ftp = Net::FTP->new($self->{host}, Port => $self->{port}) or die "cannot connect: $@\n";
     $ftp->login($self->{user}, $self->{password}) or die 'cannot log in: ', $ftp->message;
     $ftp->binary;
-    $ftp->site('LOCK', 'AS', $self->{nonce});
+    $ftp->site('LOCK', 'AS', $self->{job_key});
     return $self->{ftp} = $ftp;
 }
 

@@ -9,7 +9,7 @@ lock=/locks/highlander
 tries=10
 age=${LOCK_AGE:-30}
 server=ftp://${FTP_HOST:-127.0.0.1}:${FTP_PORT:-2121}
-me=highlander-$(uname -n)-$$-$(date +%s) # the word of this page in all its connections
+me=highlander-$(uname -n)-$$-$(date +%s) # the job key of this page in all its connections
 account=$(printf '%s:%s' "${FTP_USER:-ftp}" "${FTP_PASSWORD:-}" | sed 's/[\\"]/\\&/g')
 
 # client ARGUMENTS: runs curl with a time limit. ps does not show the password.

@@ -128,6 +128,9 @@ func (c *Client) begin(o Op) *Op {
 // keptFrom matches refusals that do not name a holder.
 var keptFrom = regexp.MustCompile("others came earlier|cannot be acquired")
 
+// delayed matches the ends of waits for a free lock.
+var delayed = regexp.MustCompile("waited .*: (its (files|directory)|the server could not record a grant)")
+
 // refusedFor reports whether an error is a permanent refusal.
 func refusedFor(err error) bool {
 	var no *Refused
@@ -161,7 +164,7 @@ func (c *Client) take(name string) (held bool, err error) {
 		c.Record.End(o, locktest.Queued)
 	case r.Code == 550 && strings.Contains(r.Text, "the wait ended: another command came, or the session ends"): // the server ends
 		c.Record.Nothing(o)
-	case r.Code == 550 && strings.Contains(r.Text, "its files are being changed"): // the lock is free, and an upload under the last hold waits for etcd
+	case r.Code == 550 && delayed.MatchString(r.Text): // the lock is free, and an upload under the last hold waits for etcd
 		c.Record.Nothing(o)
 	case r.Code >= 500:
 		c.Record.Fail("MKD %s: %v", name, r)

@@ -221,8 +221,8 @@ func (m *Manager) Open(client *lock.Session, maxLocks int) *Session {
 	return s
 }
 
-// Rejoin moves the connection to the job of its new nonce, which inherits the looks of the old one. Call it after
-// lock.Session.SetNonce.
+// Rejoin moves the connection to the job of its new job key, which inherits the looks of the old one. Call it after
+// lock.Session.SetJobKey.
 func (s *Session) Rejoin() {
 	m, owner := s.manager, s.client.Owner()
 	m.mu.Lock()
@@ -373,7 +373,7 @@ func (m *Manager) visit(s *Session, name lock.Name, rule *siteRule, now lock.Tim
 			return j.visits[name]
 		}
 	}
-	if !rule.Session || s.owner.Nonce != "" {
+	if !rule.Session || s.owner.JobKey != "" {
 		v := m.visitIn(s.job, name, now)
 		v.grace = rule.grace
 		return v

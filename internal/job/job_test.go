@@ -121,8 +121,8 @@ func (s *server) connect(account string) *conn {
 	return s.connectFrom(account, "10.0.0.7", "")
 }
 
-func (s *server) connectFrom(account, address, nonce string) *conn {
-	client := s.table.Open(lock.Owner{Account: account, Address: address, Nonce: nonce})
+func (s *server) connectFrom(account, address, jobKey string) *conn {
+	client := s.table.Open(lock.Owner{Account: account, Address: address, JobKey: jobKey})
 	return &conn{s, account, client, s.jobs.Open(client, 0)}
 }
 
@@ -608,7 +608,7 @@ func TestAChangedWordKeepsTheLook(t *testing.T) {
 	s.pass(3 * time.Second)
 	s.run("b", "1/x")
 	s.pass(4 * time.Second)
-	if err := a.client.SetNonce("word"); err != nil {
+	if err := a.client.SetJobKey("key"); err != nil {
 		t.Fatal(err)
 	}
 	a.job.Rejoin()

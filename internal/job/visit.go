@@ -23,16 +23,16 @@ const (
 	maxJobs, maxVisits = 10_000, 64
 )
 
-// key identifies a job: the sessions of an account with one nonce, or without a nonce from one address; or one session.
+// key identifies a job: the sessions of an account with one job key, or without a job key from one address; or one session.
 type key struct {
-	account, address, nonce string
-	session                 lock.SessionID
+	account, address, jobKey string
+	session                  lock.SessionID
 }
 
 // keyOf returns the key of a client.
 func keyOf(o lock.Owner) key {
-	if o.Nonce != "" {
-		return key{account: o.Account, nonce: o.Nonce}
+	if o.JobKey != "" {
+		return key{account: o.Account, jobKey: o.JobKey}
 	}
 	return key{account: o.Account, address: lock.NetworkOf(o.Address)}
 }
@@ -143,7 +143,7 @@ func (v *visit) publish(o lock.Owner, token lock.Token, path lock.Name, file boo
 		v.seen = s.changes
 	}
 	v.worked, v.changed = true, true
-	if v.job.key.nonce != "" { // it names one run: its own changes count as its look
+	if v.job.key.jobKey != "" { // it names one run: its own changes count as its look
 		v.looked, v.changed = now.Boot, false
 	}
 }

@@ -98,9 +98,9 @@ func (st *State) checkMayAcquire(a *acquisition, now Instant) error {
 func (st *State) adoptOrConfirm(s *sessionState, n *node, rule *compiledRule, now Instant, out *outcome) bool {
 	h, reason, _ := st.holdOf(s, n.name, now)
 	switch {
-	case reason == byNonce && n.pins > 0: // wait for the end of a write under the old token
+	case reason == byJobKey && n.pins > 0: // wait for the end of a write under the old token
 		out.busy = n.name
-	case reason == byNonce:
+	case reason == byJobKey:
 		adopted := st.newHold(s, n.name, h.Rule, now)
 		if rule != nil {
 			adopted.Rule = &rule.holdRule

@@ -11,11 +11,11 @@ type actReason uint8
 const (
 	stranger  actReason = iota
 	byAccount           // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
-	byNonce             // the same account and nonce on another connection
+	byJobKey            // the same account and job key on another connection
 	bySession           // it acquired it
 )
 
-// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and nonce; or the acquiring session has ended, this session never lost a hold of the name, and the
+// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and job key; or the acquiring session has ended, this session never lost a hold of the name, and the
 // account is the same, with release = address also the address. holdOf returns bySession itself, without a search.
 func (s *sessionState) reasonFor(h *liveHold) actReason {
 	o := h.Owner
@@ -25,13 +25,13 @@ func (s *sessionState) reasonFor(h *liveHold) actReason {
 	case h.session == s:
 		return bySession
 	case s.adoptsJob(h):
-		return byNonce
+		return byJobKey
 	case s.job || h.Job:
 		return stranger
 	case o.Account != s.owner.Account:
 		return stranger
-	case s.sameNonce(h):
-		return byNonce
+	case s.sameJobKey(h):
+		return byJobKey
 	case !h.session.closed:
 		return stranger
 	case s.hasLost(h.Name):
@@ -42,9 +42,9 @@ func (s *sessionState) reasonFor(h *liveHold) actReason {
 	return stranger
 }
 
-// sameNonce reports whether the hold, of the session's account, has the session's nonce.
-func (s *sessionState) sameNonce(h *liveHold) bool {
-	return h.Owner.Nonce != "" && h.Owner.Nonce == s.owner.Nonce
+// sameJobKey reports whether the hold, of the session's account, has the session's job key.
+func (s *sessionState) sameJobKey(h *liveHold) bool {
+	return h.Owner.JobKey != "" && h.Owner.JobKey == s.owner.JobKey
 }
 
 // sameClient reports whether two sessions have one account and address.

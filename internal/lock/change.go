@@ -62,6 +62,7 @@ type nodeBlocked struct {
 
 func (d nodeBlocked) applyTo(st *State) {
 	d.n.blocked = d.h
+	d.n.queue[0].host = d.h.err
 	st.timers.set(&d.n.timer, d.h.until)
 }
 

@@ -25,8 +25,13 @@ var (
 	ErrEnded               = errors.New("the session has ended")
 )
 
-// errExcluded is the reason why a free lock was not granted: a write excludes it, or the log has no room.
-var errExcluded error = &matchingError{"its files are being changed, or the disk is full", ErrHeld}
+// The reasons why a free lock was not granted, beside ErrFull and a *SuspendedError, see delayOf.
+var (
+	errExcluded        error = &matchingError{"its files or a directory above it are being changed", ErrHeld}
+	errDirectoryChange error = &matchingError{"its directory is being made or removed", ErrHeld}
+	errNoRoom          error = &matchingError{"the server could not record a grant in time", ErrHeld}
+	errReloading       error = &matchingError{"the server is reloading its configuration", ErrHeld}
+)
 
 // errDiskPanicked is the result of a change of a directory during which the disk panicked.
 var errDiskPanicked = errors.New("the disk panicked")

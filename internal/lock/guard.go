@@ -134,7 +134,7 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 		began, token = w.Permit.Around, w.Permit.AroundToken
 	}
 	h, reason, err := st.holdOf(s, name, now)
-	if err == nil && !inside && reason < byNonce {
+	if err == nil && !inside && reason < byJobKey {
 		if rule := st.rules.find(name); rule == nil || rule.protection.WriteAs != WriteAsAccount {
 			err = errOtherJob
 		}
@@ -208,7 +208,7 @@ var (
 	errOthersShare = errors.New("which you hold shared, not exclusively")
 	errNotBegun    = errors.New("which you did not hold when it began")
 	errGivenBack   = errors.New("which was given back meanwhile")
-	errOtherJob    = errors.New("which another connection of your account took: send SITE LOCK AS with the same word in each connection, before MKD")
+	errOtherJob    = errors.New("which another connection of your account took: send SITE LOCK AS with the same job key in each connection, before MKD")
 )
 
 func (e *ProtectedError) Error() string { return e.Text(string(e.Lock)) }

@@ -10,7 +10,7 @@ import (
 //   - They have no directory. The grant only checks that no directory of the host has the name.
 //   - No session of a client acts for them.
 //   - They end when the grace of their rule after the session is over, or at the time of EndAt.
-//   - After the end of the session, a session of OpenJob adopts them if it has the same account and nonce, or without a nonce the same
+//   - After the end of the session, a session of OpenJob adopts them if it has the same account and job key, or without a job key the same
 //     account and address. So a job continues after a restart.
 func (t *Table) OpenJob(o Owner) *Session { return t.open(&sessionState{owner: o, job: true}) }
 
@@ -50,10 +50,10 @@ func (t *Table) Remark(ctx context.Context, why Cause, hold Hold, path Name, not
 
 // adoptsJob reports whether a session of OpenJob continues the job of a hold whose session has ended.
 func (s *sessionState) adoptsJob(h *liveHold) bool {
-	if !s.job || !h.Job || !h.session.closed || h.Owner.Account != s.owner.Account || h.Owner.Nonce != s.owner.Nonce {
+	if !s.job || !h.Job || !h.session.closed || h.Owner.Account != s.owner.Account || h.Owner.JobKey != s.owner.JobKey {
 		return false
 	}
-	return s.owner.Nonce != "" || h.session.network == s.network
+	return s.owner.JobKey != "" || h.session.network == s.network
 }
 
 // Yielding returns the lock that protects a path only as long as no other rule does, see [Protection]; "" if there is none. The directory

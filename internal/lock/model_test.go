@@ -274,9 +274,9 @@ func (m *model) step() {
 		name := m.name()
 		m.try(func(now Instant, out *outcome) { m.table.st.renew(m.session().s, name, now, out) })
 	case dice < 90:
-		s, nonce := m.session(), []string{"", "job"}[m.random.IntN(2)]
-		m.note("%s is now of the nonce %q", s.ID(), nonce)
-		_ = s.SetNonce(nonce)
+		s, jobKey := m.session(), []string{"", "job"}[m.random.IntN(2)]
+		m.note("%s is now of the job key %q", s.ID(), jobKey)
+		_ = s.SetJobKey(jobKey)
 	default:
 		d := []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second}[m.random.IntN(4)]
 		if m.random.IntN(50) == 0 {
@@ -302,9 +302,9 @@ func (m *model) follow() {
 
 func (m *model) open() {
 	accounts := []string{"ann", "ben", "reader"}
-	nonces := []string{"", "", "job"}
+	jobKeys := []string{"", "", "job"}
 	s := m.table.Open(Owner{
-		Account: accounts[m.random.IntN(3)], Address: fmt.Sprintf("10.0.0.%d", m.random.IntN(2)), Nonce: nonces[m.random.IntN(3)],
+		Account: accounts[m.random.IntN(3)], Address: fmt.Sprintf("10.0.0.%d", m.random.IntN(2)), JobKey: jobKeys[m.random.IntN(3)],
 	})
 	switch m.random.IntN(6) {
 	case 0:
@@ -314,7 +314,7 @@ func (m *model) open() {
 	case 2:
 		s.SetMaxLocks(2)
 	}
-	m.note("open %s %s %q", s.ID(), s.s.owner, s.s.owner.Nonce)
+	m.note("open %s %s %q", s.ID(), s.s.owner, s.s.owner.JobKey)
 	m.sessions = append(m.sessions, s)
 }
 

@@ -71,7 +71,7 @@ type Owner struct {
 	Account string    // the account that logged in; "host" for a program on the server's own machine
 	Address string    // its IP address, without the port
 	Session SessionID // the connection that acquired the lock; 0 for the host
-	Nonce   string    // the word that the client gave with SITE LOCK AS, or ""
+	JobKey  string    // the argument of SITE LOCK AS, "" without one: sessions of one account with one job key are one job
 }
 
 // HostAccount is the Account of a directory that a program on the host made.

@@ -283,11 +283,27 @@ func (st *State) timeoutError(w *waiter, now Instant) error {
 	}
 	refused := st.conflict(&acquisition{session: w.session, name: w.node.name, waiter: w}, rule, now)
 	if refused == nil {
-		return &TimeoutError{Waited: now.Boot - w.since, Err: errExcluded}
+		return &TimeoutError{Waited: now.Boot - w.since, Err: st.delayOf(w, rule, now)}
 	}
 	queue := st.queueOf(w.node.name)
 	refused.setPosition(QueuePosition{At: slices.Index(queue, w) + 1, Of: len(queue)})
 	return &TimeoutError{Waited: now.Boot - w.since, Err: refused}
+}
+
+// delayOf returns the reason why the first session in a queue did not get the free lock.
+func (st *State) delayOf(w *waiter, rule *compiledRule, now Instant) error {
+	n := w.node
+	switch {
+	case n.unserved != nil:
+		return n.unserved
+	case st.reloading && rule.contention.Limit > 0:
+		return errReloading
+	case n.claim != nil && w.host != nil: // it was to try again
+		return w.host.heldError(now)
+	case n.claim != nil:
+		return errDirectoryChange
+	}
+	return errExcluded
 }
 
 // handOver decides whether the first session in the queue of n gets the lock now, and returns false if it does not. The caller applies the

@@ -306,13 +306,13 @@ func TestALockThatGoesBackToAnEndedConnectionHasItsGrace(t *testing.T) {
 	}
 }
 
-// The undo of an adoption does not bring back a hold whose session, with another nonce, has acquired the lock anew meanwhile.
+// The undo of an adoption does not bring back a hold whose session, with another job key, has acquired the lock anew meanwhile.
 func TestAnUndoneAdoptionGivesNoSessionTwoHolds(t *testing.T) {
 	b := newScene(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Shared: []string{"a"}}})
 	first, second := b.open("a", "job"), b.open("a", "job")
 	b.acquire(first, "/x")
 	adopted := b.acquire(second, "/x")
-	b.is(first.SetNonce("other"), nil)
+	b.is(first.SetJobKey("other"), nil)
 	own := b.acquire(first, "/x")
 	b.is(second.Undo(b.ctx, "/x", adopted.Token), nil)
 	b.table.Expire(b.ctx)
@@ -482,15 +482,61 @@ func TestASessionThatDoesNotPollLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// The wait for a lock ends while a rename above it excludes grants.
+// A wait for a free lock ends with the reason why the lock was not granted.
 func TestATimeoutReportsWhatDelaysAFreeLock(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/dir/*", LockDelay: time.Second, Contention: &lock.Contention{Wait: time.Minute}})
-	h := b.acquire(b.open("a"), "/dir/x")
-	waiting := b.queue(b.open("b"), "/dir/x")
-	b.is(b.table.Break(b.ctx, "/dir/x", h.Token, lock.Owner{}, ""), nil)
-	b.is(b.open("c").Exclude(b.ctx, []lock.Name{"/dir"}, func() error { b.pass(time.Minute); return nil }), nil)
-	if _, _, err := waiting.Poll(b.ctx); err == nil || err.Error() != "waited 1m0s: its files are being changed, or the disk is full" {
-		t.Error(err)
+	for _, c := range []struct {
+		want  string
+		delay func(b *scene, log *locktest.Memory, free func(), waiting *lock.Waiting)
+	}{
+		{"its files or a directory above it are being changed", func(b *scene, _ *locktest.Memory, _ func(), _ *lock.Waiting) {
+			is, _ := b.table.Get("/dir/x")
+			b.is(b.table.Break(b.ctx, "/dir/x", is.Holds[0].Token, lock.Owner{}, ""), nil) // lock_delay begins
+			b.is(b.open("c").Exclude(b.ctx, []lock.Name{"/dir"}, func() error { b.pass(time.Minute); return nil }), nil)
+		}},
+		{"its directory is being made or removed", func(b *scene, _ *locktest.Memory, free func(), _ *lock.Waiting) {
+			free()
+			b.pass(time.Minute)
+		}},
+		{"held by host for 1m0s", func(b *scene, _ *locktest.Memory, free func(), waiting *lock.Waiting) {
+			b.disk.make = func(n lock.Name) error { return &lock.HostError{Name: n, Since: b.clock.Now().Wall} }
+			free()
+			if _, over, err := waiting.Poll(b.ctx); over {
+				b.Errorf("the wait is over: %v", err)
+			}
+			b.pass(time.Minute)
+		}},
+		{"not now: a test; nothing was changed", func(b *scene, _ *locktest.Memory, free func(), _ *lock.Waiting) {
+			b.disk.OnRemove(func(lock.Hold) error { b.suspended.Store(true); return nil })
+			free()
+			b.clock.Advance(time.Minute)
+			b.suspended.Store(false)
+			b.table.Expire(b.ctx)
+		}},
+		{"the server could not record a grant in time", func(b *scene, log *locktest.Memory, free func(), _ *lock.Waiting) {
+			log.SetFull(true)
+			free()
+			b.pass(time.Minute)
+		}},
+		{"the disk of the locks is full", func(b *scene, log *locktest.Memory, free func(), _ *lock.Waiting) {
+			log.SetFull(true)
+			free()
+			ctx, stop := context.WithCancel(b.ctx)
+			defer stop()
+			go b.table.Run(ctx)
+			synctest.Wait()
+			b.pass(time.Minute)
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := withDirectories(t, lock.Rule{Match: "/dir/*", LockDelay: time.Second, Contention: &lock.Contention{Wait: time.Minute}})
+			holder := b.open("a")
+			b.acquire(holder, "/dir/x")
+			waiting := b.queue(b.open("b"), "/dir/x")
+			c.delay(b, b.log.(*locktest.Memory), func() { b.release(holder, "/dir/x", nil) }, waiting)
+			if _, over, err := waiting.Poll(b.ctx); !over || err == nil || err.Error() != "waited 1m0s: "+c.want {
+				t.Errorf("over: %v, %v, want %s", over, err, c.want)
+			}
+		})
 	}
 }
 

@@ -66,9 +66,9 @@ func (s *scene) start() {
 	}
 }
 
-// open begins a session, with a nonce if one is given.
-func (s *scene) open(account string, nonce ...string) *lock.Session {
-	return s.table.Open(lock.Owner{Account: account, Address: here, Nonce: strings.Join(nonce, "")})
+// open begins a session, with a job key if one is given.
+func (s *scene) open(account string, jobKey ...string) *lock.Session {
+	return s.table.Open(lock.Owner{Account: account, Address: here, JobKey: strings.Join(jobKey, "")})
 }
 
 func (s *scene) acquire(by *lock.Session, names ...lock.Name) (h lock.Hold) {
@@ -168,21 +168,21 @@ func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 		{Match: "/session/*", Release: lock.ReleaseSession}, {Match: "/anyone/*", Release: lock.ReleaseAnyone},
 	}
 	for _, test := range []struct {
-		other lock.Owner // another session than the holder's, which is a@192.0.2.1 with the nonce "job"
+		other lock.Owner // another session than the holder's, which is a@192.0.2.1 with the job key "job"
 		ended bool       // the holder's session has ended
 		acts  string     // the policies under which the other one acts for the hold
 	}{
-		{lock.Owner{Account: "a", Address: here, Nonce: "job"}, false, all},
-		{lock.Owner{Account: "a", Address: elsewhere, Nonce: "job"}, true, all},
+		{lock.Owner{Account: "a", Address: here, JobKey: "job"}, false, all},
+		{lock.Owner{Account: "a", Address: elsewhere, JobKey: "job"}, true, all},
 		{lock.Owner{Account: "a", Address: here}, false, none},
 		{lock.Owner{Account: "a", Address: here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: "::ffff:" + here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: elsewhere}, true, "user"},
-		{lock.Owner{Account: "a", Address: here, Nonce: "x"}, true, "address user"},
-		{lock.Owner{Account: "b", Address: here, Nonce: "job"}, true, none},
+		{lock.Owner{Account: "a", Address: here, JobKey: "x"}, true, "address user"},
+		{lock.Owner{Account: "b", Address: here, JobKey: "job"}, true, none},
 	} {
 		for policy := range strings.FieldsSeq(all) {
-			t.Run(fmt.Sprint(test.other, " ", test.other.Nonce, ", ended ", test.ended, ", ", policy), func(t *testing.T) {
+			t.Run(fmt.Sprint(test.other, " ", test.other.JobKey, ", ended ", test.ended, ", ", policy), func(t *testing.T) {
 				s := newScene(t, rules...)
 				n := lock.Name("/" + policy + "/x")
 				holder, other := s.open("a", "job"), s.table.Open(test.other)
@@ -393,13 +393,13 @@ func (s *scene) writes(by *lock.Session, change lock.Write, want string) (permit
 
 var phone = lock.Write{Path: "/phone.tsv"}
 
-func TestAJobOfSeveralConnectionsWritesByItsNonce(t *testing.T) {
+func TestAJobOfSeveralConnectionsWritesByItsJobKey(t *testing.T) {
 	s := newScene(t, protecting()...)
 	first := s.open("a", "job")
 	s.acquire(first, "/phone_lock")
 	first.Close(s.ctx)
 	s.writes(s.open("a", "job"), phone, "")
-	s.writes(s.open("a"), phone, "send SITE LOCK AS with the same word in each connection, before MKD")
+	s.writes(s.open("a"), phone, "send SITE LOCK AS with the same job key in each connection, before MKD")
 	s.writes(s.open("b", "job"), phone, "which you do not hold")
 }
 

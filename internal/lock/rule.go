@@ -13,7 +13,7 @@ const (
 	// or have lost it: it would belong to another program.
 	ReleaseAddress ReleasePolicy = "address"
 	ReleaseUser    ReleasePolicy = "user"    // as ReleaseSession; after the end of that session also its account
-	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its nonce
+	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its job key
 	ReleaseAnyone  ReleasePolicy = "anyone"  // every session
 )
 
@@ -56,12 +56,12 @@ type Protection struct {
 }
 
 // WritePolicy names the sessions that may change the files that a held lock protects. Files in its directory may be changed by every
-// session that acts for the holder: programs make a connection for each command, and have no nonce.
+// session that acts for the holder: programs make a connection for each command, and have no job key.
 type WritePolicy string
 
 // The write policies.
 const (
-	WriteAsHolder  WritePolicy = "holder"  // the session that acquired it, and those of its account with its nonce; "" is the same
+	WriteAsHolder  WritePolicy = "holder"  // the session that acquired it, and those of its account with its job key; "" is the same
 	WriteAsAccount WritePolicy = "account" // every session that acts for the holder
 )
 

@@ -43,7 +43,10 @@ func (t *Table) fillLocked(p *pool, now Instant) {
 // serveLocked serves the queue of a name.
 func (t *Table) serveLocked(n *node, now Instant) {
 	for more := true; more && len(n.queue) > 0; {
-		if t.checkValid() != nil || !t.log.Room(t.nextTokenLocked()) {
+		if n.unserved = t.checkValid(); n.unserved == nil && !t.log.Room(t.nextTokenLocked()) {
+			n.unserved = errNoRoom
+		}
+		if n.unserved != nil {
 			t.markUnservedLocked(n.name)
 			return
 		}
@@ -74,15 +77,20 @@ func (t *Table) serveUnserved(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if t.log.MakeRoom(ctx, token) != nil {
-		return
-	}
+	err := t.log.MakeRoom(ctx, token)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name := range t.unserved {
-		if n := t.st.nodes[name]; n != nil {
+		switch n := t.st.nodes[name]; {
+		case n == nil:
+		case err == nil:
 			t.st.markDirty(n)
+		case ctx.Err() == nil:
+			n.unserved = err
 		}
+	}
+	if err != nil {
+		return
 	}
 	clear(t.unserved)
 	t.serveQueuesLocked(t.clock.Now())

@@ -18,18 +18,18 @@ type Session struct {
 	s     *sessionState
 }
 
-// maxNonce is the length of the longest nonce.
-const maxNonce = 128
+// maxJobKey is the length of the longest job key.
+const maxJobKey = 128
 
 var (
-	errLongNonce      = errors.New("the word is longer than 128 characters")
-	errNonceCharacter = errors.New("the word has a character that is not visible ASCII")
+	errLongJobKey      = errors.New("the job key is longer than 128 characters")
+	errJobKeyCharacter = errors.New("the job key has a character that is not visible ASCII")
 )
 
 // goneTimeout bounds the check of the directory of a lock that is about to be refused.
 const goneTimeout = 100 * time.Millisecond
 
-// Open begins a session with the account, address and nonce of o and a new id. Close ends it.
+// Open begins a session with the account, address and job key of o and a new id. Close ends it.
 func (t *Table) Open(o Owner) *Session { return t.open(&sessionState{owner: o}) }
 
 func (t *Table) open(s *sessionState) *Session {
@@ -46,25 +46,25 @@ func (t *Table) open(s *sessionState) *Session {
 // ID returns the session's id.
 func (s *Session) ID() SessionID { return s.id }
 
-// Owner returns the account, address, id and nonce of the session, as its next hold has them.
+// Owner returns the account, address, id and job key of the session, as its next hold has them.
 func (s *Session) Owner() Owner {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	return s.s.owner
 }
 
-// SetNonce joins the session to the job of all sessions of its account with this nonce, see Owner; "" ends that. Holds keep the nonce
-// with which they were acquired. A nonce is at most 128 visible ASCII characters.
-func (s *Session) SetNonce(nonce string) error {
-	if len(nonce) > maxNonce {
-		return errLongNonce
+// SetJobKey joins the session to the job of all sessions of its account with this job key, see Owner; "" ends that. Holds keep the job key
+// with which they were acquired. A job key is at most 128 visible ASCII characters.
+func (s *Session) SetJobKey(jobKey string) error {
+	if len(jobKey) > maxJobKey {
+		return errLongJobKey
 	}
-	if strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errNonceCharacter
+	if strings.ContainsFunc(jobKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errJobKeyCharacter
 	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	s.s.owner.Nonce = nonce
+	s.s.owner.JobKey = jobKey
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *Session) End() {
 }
 
 // Work is a sign of life of a client that transfers bytes or has changed a file. For the session's own holds it is a Touch. It also
-// counts for the holds of ended sessions of the account that have the session's nonce, or come from its address and have a name of which
+// counts for the holds of ended sessions of the account that have the session's job key, or come from its address and have a name of which
 // the session never lost a hold. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
 // send these, too.
 //
@@ -163,7 +163,7 @@ func (s *Session) Work() {
 			continue
 		}
 		for _, h := range ended.holds {
-			if h.Rule.MaxIdle > 0 && !h.Job && (s.s.sameNonce(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
+			if h.Rule.MaxIdle > 0 && !h.Job && (s.s.sameJobKey(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
 				h.idleFrom = now
 			}
 			t.walkLocked(&steps)
@@ -175,7 +175,7 @@ func (s *Session) Work() {
 // or of SetWait: then the hold is zero and the Waiting is not nil, and the session must not acquire the name otherwise meanwhile.
 // AcquireOrWait always waits for changes of the name that are under way.
 //
-// A session with the account and nonce of the hold, but not the acquiring session, adopts the hold: it gets a new hold with a new token
+// A session with the account and job key of the hold, but not the acquiring session, adopts the hold: it gets a new hold with a new token
 // and a full age. adopted is the old token, which no longer stands.
 //
 // A free lock goes to the first waiting session, otherwise to the next caller.

@@ -70,6 +70,7 @@ type node struct {
 
 	delay     Time  // lock_delay: no grant before this time; 0: no delay
 	blocked   *host // a directory of the host has this name; nil: none is known
+	unserved  error // why its queue was not served; nil: it was
 	lastFreed Time  // end of its last hold
 	timer     timer
 }
@@ -123,7 +124,8 @@ type waiter struct {
 	wake    func() // called when Waiting.Poll has something to do or return; must not block or use the table
 	timer   timer
 
-	claim *claim // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
+	claim *claim     // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
+	host  *HostError // of its last attempt; nil: none
 
 	// The result, when done is set. The waiter has left the queue then.
 

@@ -234,7 +234,7 @@ func (t *Table) Sessions() []SessionStatus {
 	return all
 }
 
-// ActsFor returns the hold of the name that the session acts for: it acquired the hold; or the hold has its account and nonce; or the
+// ActsFor returns the hold of the name that the session acts for: it acquired the hold; or the hold has its account and job key; or the
 // acquiring session has ended, this session never lost a hold of the name, and the hold has its account, with release = address also its
 // address. The errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
 //

@@ -49,7 +49,7 @@ type Table struct {
 	out             outcome // the decision under way
 	handOverOutcome outcome // the hand-over under way
 	busy            map[Name]chan struct{}
-	unserved        map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log
+	unserved        map[Name]struct{} // names whose queues were not served during a suspension, or without room in the log, see node.unserved
 	nextWake        Time              // the last result of NextExpiry
 	sessions        uint64            // number of the last session
 	appended        Position          // end of the last record in the log

@@ -13,9 +13,9 @@ type View struct {
 type SeenHold struct {
 	Hold
 	Expiry
-	Own       bool  // the session acquired it
-	SameNonce bool  // the session acquired it, or has its nonce
-	Adopted   Token // token of the adopted hold; 0: none
+	Own        bool  // the session acquired it
+	SameJobKey bool  // the session acquired it, or has its job key
+	Adopted    Token // token of the adopted hold; 0: none
 }
 
 // View returns a lock as the session sees it, held or free. It changes nothing and does not read the disk. The error is ErrNoRule for a
@@ -50,7 +50,7 @@ func (s *sessionState) viewHold(h *liveHold, now Instant) SeenHold {
 	end, _ := h.effectiveDeadline(now.Boot)
 	latest, _ := h.latest()
 	reason := s.reasonFor(h)
-	seen := SeenHold{Hold: h.Hold, Expiry: h.expiryAt(end, latest, now), Own: reason == bySession, SameNonce: reason >= byNonce}
+	seen := SeenHold{Hold: h.Hold, Expiry: h.expiryAt(end, latest, now), Own: reason == bySession, SameJobKey: reason >= byJobKey}
 	if h.previous != nil {
 		seen.Adopted = h.previous.Token
 	}

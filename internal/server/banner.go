@@ -15,27 +15,29 @@ import (
 	"github.com/ftplockd/ftplockd/config"
 )
 
-// banner returns the addresses and the directories, and for a server without a configuration file the account and example commands. It contains the
-// password only if the server has generated it and standard output is a terminal.
+// banner returns the addresses and the served directory, and for a server without a configuration file the account and a first command. It contains
+// the password only if the server has generated it and standard output is a terminal.
 func (s *server) banner(terminal bool) string {
 	s.mu.Lock() // a reload may be under way
 	defer s.mu.Unlock()
 	c := s.config
 	var b strings.Builder
 	if s.election == nil {
-		fmt.Fprintf(&b, "ftplockd listens on %s\nserves", strings.Join(s.service.Load().addresses(), ", "))
+		fmt.Fprintf(&b, "ftplockd listens on %s\n", strings.Join(s.service.Load().addresses(), ", "))
 	} else {
-		fmt.Fprintf(&b, "ftplockd is one of several servers with locks in etcd at %s\nwhen it is the active one it listens on %s, and serves",
+		fmt.Fprintf(&b, "ftplockd has its locks in etcd at %s; while it is active, it listens on %s\n",
 			strings.Join(c.Etcd.Endpoints, ", "), strings.Join(slices.Concat(c.Listen, c.TLS.ImplicitListen), ", "))
 	}
-	fmt.Fprintf(&b, " %s; its own files are in %s\n", absolute(c.Root), absolute(c.State))
+	fmt.Fprintf(&b, "serves %s", absolute(c.Root))
 	if s.sinks.page != nil {
-		fmt.Fprintf(&b, "its page is at %s\n", s.sinks.address())
+		fmt.Fprintf(&b, "; its page is at %s", s.sinks.address())
 	}
+	b.WriteByte('\n')
 	if s.builtinPassword != "" {
 		login := s.showAccountLocked(&b, terminal)
 		if s.options.ConfigFile == "" {
-			showExamples(&b, login, s.service.Load().ports[0].Addr())
+			fmt.Fprintf(&b, "run this twice to see a lock granted and refused; RMD instead of MKD releases it:\n"+
+				"  curl -sv -u %s -Q 'MKD /locks/demo' ftp://%s/ 2>&1 | grep demo\n", login, localAddress(s.service.Load().ports[0].Addr()))
 		}
 	}
 	return b.String() + "\n"
@@ -56,14 +58,6 @@ func (s *server) showAccountLocked(b *strings.Builder, terminal bool) (login str
 	}
 	fmt.Fprintf(b, "account %s, password in %s\n", account, file)
 	return login + `:"$(cat ` + shellWord(file) + `)"`
-}
-
-// showExamples writes commands for a lock of the default rules.
-func showExamples(b *strings.Builder, login string, at net.Addr) {
-	b.WriteString("\nTake a lock, see it refused, give it back:\n\n")
-	for _, verb := range []string{"MKD", "MKD", "RMD"} {
-		fmt.Fprintf(b, "  curl -sv -u %s -Q '%s /locks/demo' ftp://%s/ 2>&1 | grep demo\n", login, verb, localAddress(at))
-	}
 }
 
 // isTerminal reports whether a writer is a terminal.

@@ -169,11 +169,11 @@ func startMember(t *testing.T, f *fakeEtcd) *member {
 func TestAStandbyAcceptsLogins(t *testing.T) {
 	m := startMember(t, newFakeEtcd())
 	from := netip.MustParseAddr("192.0.2.1")
-	got, err := source{m.server}.LogIn(t.Context(), "ftp", harness.Password, from)
+	got, err := m.server.admin.LogIn(t.Context(), "ftp", harness.Password, from)
 	if err != nil || got.Name != "ftp" || !got.CanView {
 		t.Errorf("the login: %+v, %v", got, err)
 	}
-	if _, err := (source{m.server}).LogIn(t.Context(), "ftp", "wrong", from); !errors.Is(err, config.ErrLogin) {
+	if _, err := m.server.admin.LogIn(t.Context(), "ftp", "wrong", from); !errors.Is(err, config.ErrLogin) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	m.log.AwaitLine(t, "login failed", "remote=192.0.2.1")

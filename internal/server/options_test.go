@@ -53,15 +53,16 @@ func TestKeysReachTheTableAndTheConnections(t *testing.T) {
 // The page shows the locks to administrators and to accounts whose home is the whole tree, and to no other account.
 func TestThePageKnowsTheRightsOfEachAccount(t *testing.T) {
 	s := new(server)
+	a := admin{server: s}
 	s.logins.Store(&config.Config{Accounts: []config.Account{
 		{Name: "home", Home: "/home"}, {Name: "all", Home: "/"}, {Name: "admin", Home: "/home", Admin: true},
 	}})
 	for name, want := range map[string]struct{ looks, admin bool }{"home": {false, false}, "all": {true, false}, "admin": {true, true}} {
-		if got, ok := (source{s}).Account(name); !ok || got.Name != name || got.CanView != want.looks || got.Admin != want.admin {
+		if got, ok := a.Account(name); !ok || got.Name != name || got.CanView != want.looks || got.Admin != want.admin {
 			t.Errorf("%s: %+v, %t", name, got, ok)
 		}
 	}
-	if got, ok := (source{s}).Account("none"); ok {
+	if got, ok := a.Account("none"); ok {
 		t.Errorf("an unknown account: %+v", got)
 	}
 }

@@ -31,11 +31,11 @@ type server struct {
 
 	sinks           *eventSinks
 	tls             *certificate // nil: no TLS
-	admin           *admin
+	admin           admin
 	ready           *readiness
 	public          *publicAddress
 	passwords       *config.Verifier
-	guessing        *guessing.Limiter // of logins on the page of a standby
+	guessing        *guessing.Limiter // of logins, by FTP and on the page
 	builtinPassword string            // the password of the built-in account; "" without that account
 
 	service     atomic.Pointer[service] // the parts that clients use; nil: no client is served

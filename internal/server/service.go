@@ -258,7 +258,7 @@ func (v *service) serve() {
 	s, c := v.server, v.server.config
 	o := driver.Options{
 		Tree: v.tree, Table: v.table, Jobs: v.jobs, Clock: s.clock, Directories: c.Locks.Directories, HostDirectories: v.hostdir.HostDirectories,
-		Log: s.log, Settings: s.settings(c), Events: s.sinks.bus,
+		Log: s.log, Guessing: s.guessing, Settings: s.settings(c), Events: s.sinks.bus,
 	}
 	if s.tls != nil {
 		o.SessionReuse = c.TLS.SessionReuse == config.ReuseRequired

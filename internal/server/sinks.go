@@ -164,7 +164,7 @@ func (w *eventSinks) openPage(ctx context.Context) (err error) {
 	}
 	w.secure = !c.HTTP.OnLoopback()
 	w.page = web.New(web.Options{
-		Source: source{s}, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: Version(),
+		Source: &s.admin, Metrics: w.metrics.Handler(), Login: w.secure, TLS: w.secure, Host: s.isCertified, Version: Version(),
 	})
 	w.http = w.page.HTTP(slog.NewLogLogger(s.log.Handler(), slog.LevelDebug))
 	w.listen = web.Limit(control.Retrying(w.listen, s.log), pageConnections, control.NetworkOf)

@@ -1,8 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,35 +10,32 @@ import (
 
 	"github.com/ftplockd/ftplockd/config"
 	"github.com/ftplockd/ftplockd/driver"
-	"github.com/ftplockd/ftplockd/internal/control"
-	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/job"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/status"
 	"github.com/ftplockd/ftplockd/internal/web"
 )
 
-// source implements web.Source.
-type source struct{ s *server }
+var _ web.Source = (*admin)(nil)
 
-func (p source) Locks() []status.Lock {
-	if v := p.s.service.Load(); v != nil {
-		return status.Locks(v.table.All(), v.jobs, p.s.clock.Now())
+func (a *admin) Locks() []status.Lock {
+	if v := a.service.Load(); v != nil {
+		return status.Locks(v.table.All(), v.jobs, a.clock.Now())
 	}
 	return []status.Lock{}
 }
 
-func (p source) Count() (held, waiting int) {
-	n := fromService(p.s, func(v *service) lock.Count { return v.table.Count() })
+func (a *admin) Count() (held, waiting int) {
+	n := fromService(a.server, func(v *service) lock.Count { return v.table.Count() })
 	return n.Holds, n.Waiting
 }
 
-func (p source) Waiting(name string) []status.Waiter {
-	return status.Waiters(fromService(p.s, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
+func (a *admin) Waiting(name string) []status.Waiter {
+	return status.Waiters(fromService(a.server, func(v *service) []lock.Queued { return v.table.Queue(lock.Name(name)) }))
 }
 
-func (p source) History(ctx context.Context, name string, limit int) ([]status.Event, error) {
-	v, err := p.s.serving()
+func (a *admin) History(ctx context.Context, name string, limit int) ([]status.Event, error) {
+	v, err := a.serving()
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +53,8 @@ func (p source) History(ctx context.Context, name string, limit int) ([]status.E
 	return last, nil
 }
 
-func (p source) Rule(name string) (facts []web.Fact) {
-	return fromService(p.s, func(v *service) []web.Fact {
+func (a *admin) Rule(name string) (facts []web.Fact) {
+	return fromService(a.server, func(v *service) []web.Fact {
 		rule, ok := v.table.Rules().For(lock.Name(name))
 		if !ok {
 			return nil
@@ -75,7 +72,7 @@ func (p source) Rule(name string) (facts []web.Fact) {
 		add("lock_delay", rule.LockDelay.String())
 		add("release", string(rule.Release))
 		// A hold's rule has no patterns: they are in the configuration.
-		for _, r := range p.s.logins.Load().Rules {
+		for _, r := range a.logins.Load().Rules {
 			if r.Match == rule.Match {
 				add("wait", r.Wait.String())
 				add("shared", strings.Join(r.Shared, ", "))
@@ -87,17 +84,17 @@ func (p source) Rule(name string) (facts []web.Fact) {
 	})
 }
 
-func (p source) RefusedJobs() []status.RefusedJob {
-	return status.RefusedJobs(fromService(p.s, func(v *service) []job.Refused { return v.jobs.Refused() }))
+func (a *admin) RefusedJobs() []status.RefusedJob {
+	return status.RefusedJobs(fromService(a.server, func(v *service) []job.Refused { return v.jobs.Refused() }))
 }
 
-func (p source) Sessions() []status.Session {
-	return status.Sessions(fromService(p.s, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
+func (a *admin) Sessions() []status.Session {
+	return status.Sessions(fromService(a.server, func(v *service) []lock.SessionStatus { return v.table.Sessions() }))
 }
 
-func (p source) Transfers() []status.Transfer {
+func (a *admin) Transfers() []status.Transfer {
 	all := []status.Transfer{}
-	for _, t := range fromService(p.s, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
+	for _, t := range fromService(a.server, func(v *service) []driver.TransferStatus { return v.driver.Transfers() }) {
 		all = append(all, status.Transfer{
 			Session: t.Session.String(), Account: t.Account, Address: t.Address, Path: t.Path, PathEncoded: status.Encoded(t.Path),
 			Upload: t.Upload, Bytes: t.Bytes, Started: t.Since.UTC(),
@@ -106,20 +103,20 @@ func (p source) Transfers() []status.Transfer {
 	return all
 }
 
-func (p source) Break(ctx context.Context, name string, token uint64, by, reason string) error {
-	v, err := p.s.serving()
+func (a *admin) Break(ctx context.Context, name string, token uint64, by, reason string) error {
+	v, err := a.serving()
 	if err != nil {
 		return err
 	}
 	return v.table.Break(ctx, lock.Name(name), lock.Token(token), lock.Owner{Account: by}, reason)
 }
 
-func (p source) Kick(session, by, reason string) error {
+func (a *admin) Kick(session, by, reason string) error {
 	id, err := lock.ParseSessionID(session)
 	if err != nil {
 		return err
 	}
-	v, err := p.s.serving()
+	v, err := a.serving()
 	if err != nil {
 		return err
 	}
@@ -133,45 +130,41 @@ func (p source) Kick(session, by, reason string) error {
 	return nil
 }
 
-func (p source) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
+func (a *admin) LogIn(ctx context.Context, user, password string, from netip.Addr) (web.Account, error) {
 	// The account before the password is checked: if a reload changes it in between, the page ends the session.
-	before, _ := p.Account(user)
-	logIn := p.s.logInAtStandby
-	if v := p.s.service.Load(); v != nil {
-		logIn = v.driver.LogIn
-	}
-	a, err := logIn(ctx, user, password, from)
-	before.Name = a.Name
+	before, _ := a.Account(user)
+	known, err := driver.Logins{Guessing: a.guessing, Events: a.sinks.bus}.Check(ctx, accounts{a.logins.Load(), a.passwords},
+		config.Attempt{Name: user, Password: password, From: from, Gone: func() bool { return ctx.Err() != nil }})
+	before.Name = known.Name
 	return before, err
 }
 
-// logInAtStandby is [driver.Server.LogIn] for a server that has no driver yet. The driver counts wrong passwords anew.
-func (s *server) logInAtStandby(ctx context.Context, user, password string, from netip.Addr) (account config.Account, err error) {
-	gone := func() bool { return ctx.Err() != nil }
-	err = s.guessing.Try(ctx, user, control.NetworkOf(from), gone, func() (err error) {
-		known := accounts{s.logins.Load(), s.passwords}
-		account, err = known.Authenticate(ctx, config.Attempt{Name: user, Password: password, From: from, Gone: gone})
-		if errors.Is(err, config.ErrLogin) {
-			s.sinks.bus.Publish(event.Event{Kind: event.LoginFailed, Remote: from.String(), Account: user})
-		}
-		return err
-	})
-	return account, err
-}
-
-func (p source) Account(name string) (web.Account, bool) {
-	for _, a := range p.s.logins.Load().Accounts {
-		if a.Name == name {
-			return web.Account{Name: a.Name, CanView: a.Admin || a.Home == "/", Admin: a.Admin, Credentials: fmt.Sprint(a.Password, a.Networks)}, true
+func (a *admin) Account(name string) (web.Account, bool) {
+	for _, c := range a.logins.Load().Accounts {
+		if c.Name == name {
+			return web.Account{Name: name, CanView: c.Admin || c.Home == "/", Admin: c.Admin, Credentials: fmt.Sprint(c.Password, c.Networks)}, true
 		}
 	}
 	return web.Account{}, false
 }
 
-func (p source) Valid() error {
-	return fromService(p.s, func(v *service) error { return v.table.Valid() })
+func (a *admin) Valid() error {
+	return fromService(a.server, func(v *service) error { return v.table.Valid() })
 }
 
-func (p source) State() string { return p.s.election.state().String() }
+func (a *admin) State() string { return a.election.state().String() }
 
-func (p source) Ready(ctx context.Context) error { return p.s.ready.await(ctx) }
+func (a *admin) Ready(ctx context.Context) error { return a.ready.await(ctx) }
+
+// status returns the state of the server.
+func (a *admin) status(ctx context.Context) status.Server {
+	v := status.Server{
+		Version: Version(), Started: a.started.UTC(), State: cmp.Or(a.State(), "serving"), Ready: true,
+		Sessions: len(a.Sessions()), Transfers: a.Transfers(), RefusedJobs: a.RefusedJobs(),
+	}
+	v.Locks, v.Waiting = a.Count()
+	if err := a.Ready(ctx); err != nil {
+		v.Ready, v.Error = false, err.Error()
+	}
+	return v
+}

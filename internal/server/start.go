@@ -33,6 +33,7 @@ func newServer(ctx context.Context, options Options, logTo io.Writer, open func(
 		options: options, log: log, logTo: logTo, clock: clock, started: time.Now(), failed: make(chan error, 8), config: c,
 		passwords: config.NewVerifier(runtime.NumCPU()), public: newPublicAddress(log),
 	}
+	s.admin.server = s
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.guessing = guessing.New(s.context, log, guessing.FirstDelay)
 	s.ready = &readiness{check: s.canGrant}
@@ -160,15 +161,14 @@ func (s *server) openAdmin() (err error) {
 		return err
 	}
 	s.logins.Store(s.config)
-	s.admin, err = listenAdmin(s.config.State, s.handler(), s.log)
-	return err
+	return s.admin.listen(s.config.State)
 }
 
 // serveAdmins starts the background parts that serve administrators.
 func (s *server) serveAdmins() {
 	s.run("looking up ftp.public_address", s.public.run)
 	s.run("checking certificates", s.watchExpiry)
-	s.run("control socket", func(context.Context) error { return s.admin.serve() })
+	s.run("control socket", s.admin.serve)
 	if s.sinks.page != nil {
 		s.run("http.listen", s.sinks.run)
 		s.run("the chart of the page", s.sinks.page.Run)

@@ -74,9 +74,7 @@ func (s *server) stop(how ending) error {
 		errs = append(errs, v.dismiss(how))
 	}
 	s.cancel()
-	if s.admin != nil {
-		errs = append(errs, s.admin.close())
-	}
+	errs = append(errs, s.admin.close())
 	if s.sinks != nil {
 		s.sinks.stop()
 	}

@@ -105,7 +105,7 @@ func (c *coder) owner(o *lock.Owner) {
 	text(c, &o.Account)
 	text(c, &o.Address)
 	number(c, &o.Session)
-	text(c, &o.Nonce)
+	text(c, &o.JobKey)
 }
 
 // hold codes a hold without its name and token, which are in the key. Its times are on the timeline.

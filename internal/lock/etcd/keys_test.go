@@ -38,7 +38,7 @@ func TestValuesWithoutANoteAreAsBeforeNotes(t *testing.T) {
 
 func TestValuesAreReadAsWritten(t *testing.T) {
 	at := lock.Instant{Wall: time.Unix(5, 7).UTC(), Boot: -time.Hour}
-	owner := lock.Owner{Account: "a\xff", Address: "::1", Session: 1<<63 | 5, Nonce: "n"}
+	owner := lock.Owner{Account: "a\xff", Address: "::1", Session: 1<<63 | 5, JobKey: "n"}
 	holds := []lock.Hold{
 		{Name: "/a", Token: 1, Rule: &lock.Rule{}},
 		{Name: "/a", Token: 2, Owner: owner, Shared: true, Acquired: at, Renewed: lock.Instant{Wall: at.Wall, Boot: 3},

@@ -133,12 +133,12 @@ func (c *coder) record(l *line) {
 	text(c, `,"account":`, &h.Owner.Account)
 	text(c, `,"address":`, &h.Owner.Address)
 	number(c, `,"session":`, &h.Owner.Session)
-	text(c, `,"nonce":`, &h.Owner.Nonce)
+	text(c, `,"nonce":`, &h.Owner.JobKey)
 	if c.key(`,"by":`, r.By != h.Owner) {
 		textValue(c, &r.By.Account)
 		text(c, `,"by_address":`, &r.By.Address)
 		number(c, `,"by_session":`, &r.By.Session)
-		text(c, `,"by_nonce":`, &r.By.Nonce)
+		text(c, `,"by_nonce":`, &r.By.JobKey)
 	} else if c.reading {
 		r.By = h.Owner
 	}

@@ -14,8 +14,8 @@ import (
 func everyLine() []line {
 	wall := time.Date(2026, 11, 23, 1, 2, 3, 4, time.UTC)
 	at, later := lock.Instant{Wall: wall, Boot: 5}, lock.Instant{Wall: wall.Add(time.Hour), Boot: -7}
-	owner := lock.Owner{Account: "ada\xff", Address: "::1", Session: 1<<63 | 9, Nonce: `"\%`}
-	other := lock.Owner{Account: "root", Address: "192.0.2.1", Session: 1, Nonce: "x"}
+	owner := lock.Owner{Account: "ada\xff", Address: "::1", Session: 1<<63 | 9, JobKey: `"\%`}
+	other := lock.Owner{Account: "root", Address: "192.0.2.1", Session: 1, JobKey: "x"}
 	hold := lock.Hold{
 		Name: "/d/a b_lock\n", Token: 1<<64 - 1, Owner: owner, Acquired: later, Renewed: at, Shared: true, Job: true,
 		Rule: &lock.Rule{

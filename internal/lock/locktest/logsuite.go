@@ -139,7 +139,7 @@ func (s *logScene) grant(name lock.Name) lock.Record {
 		s.Fatal(err)
 	}
 	now := s.bench.Now()
-	owner := lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 3<<40 | 17, Nonce: "n"}
+	owner := lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 3<<40 | 17, JobKey: "n"}
 	h := lock.Hold{Name: name, Token: s.token, Owner: owner, Acquired: now, Renewed: now, Rule: logRule}
 	return lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: h, By: owner, At: now}
 }
@@ -220,7 +220,7 @@ func (s *logScene) bytes() {
 	}
 	for _, name := range []string{"/" + string(every), "/grün_lock", "/%41_lock", `/"\_lock`, "/a\nb_lock", "/a b_lock", "/\xff\xfe_lock"} {
 		r := s.grant(lock.Name(name))
-		r.Hold.Owner.Account, r.Hold.Owner.Nonce = name, name[1:]
+		r.Hold.Owner.Account, r.Hold.Owner.JobKey = name, name[1:]
 		s.commit(r)
 	}
 	s.restart(true)
