@@ -40,6 +40,8 @@ var allowed = map[string][]string{
 	"internal/files":         {},
 	"internal/lock/":         {"internal/lock"}, // every store
 	"internal/lock/locktest": {"internal/lock"},
+	"internal/lock/journal":  {"internal/lock", "internal/lock/record"},
+	"internal/lock/etcd":     {"internal/lock", "internal/lock/record"},
 	"internal/powerloss":     {},
 	"internal/job":           {"internal/lock"},
 	"reaper":                 {"internal/lock"},
