@@ -20,14 +20,9 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	remedy := "upgrade this server"
-	if e.Found == earlierFormat {
-		remedy = "stop all servers, and remove these keys or set another etcd.prefix"
-	}
-	return fmt.Sprintf("another version of ftplockd wrote the locks below %s in format %q, and this one reads only format %q: %s", e.Prefix, e.Found, ownFormat, remedy)
+	return fmt.Sprintf("another version of ftplockd wrote the locks below %s in format %q, and this one reads only format %q: "+
+		"upgrade this server, or remove the keys of an earlier build while no server runs", e.Prefix, e.Found, ownFormat)
 }
-
-const earlierFormat = "1"
 
 func (k keys) format() string { return string(k) + "format" }
 

@@ -55,12 +55,6 @@ func (l *Log) Append(all []lock.Record) lock.Position {
 	return l.endAt
 }
 
-// appendRecord appends the line of a record, and returns its length.
-func (r *records) appendRecord(one *lock.Record) int64 {
-	r.events = r.events || record.IsEntry(one)
-	return r.appendLine(record.Append(r.pending, one))
-}
-
 // appendCopy appends a copy of a hold from an earlier segment.
 func (r *records) appendCopy(h *lock.Hold) int64 {
 	return r.appendLine(record.AppendHold(r.pending, h))
@@ -80,7 +74,8 @@ func (r *records) appendLine(b []byte) int64 {
 // add appends the line of a record, and counts the space for its end.
 func (r *records) add(one *lock.Record) {
 	h := &one.Hold
-	size := r.appendRecord(one)
+	r.events = r.events || record.IsEntry(one)
+	size := r.appendLine(record.Append(r.pending, one))
 	switch one.Kind {
 	case lock.Granted, lock.Changed:
 		r.last = max(r.last, h.Token)

@@ -29,9 +29,6 @@ func (d stateDir) segments() string { return d.path("journal") }
 // suffix is the end of the name of a segment; before it is its number.
 const suffix = ".log"
 
-// earlierSuffix is the end of the name of a segment in a form that was never released.
-const earlierSuffix = ".jsonl"
-
 func (d stateDir) segment(number uint64) string {
 	return d.path("journal", fmt.Sprintf("%08d"+suffix, number))
 }
@@ -63,7 +60,7 @@ func (d stateDir) numbers() ([]uint64, error) {
 	}
 	var all []uint64
 	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), earlierSuffix) {
+		if strings.HasSuffix(entry.Name(), ".jsonl") { // a form that was never released
 			return nil, fmt.Errorf("an earlier build of ftplockd wrote %s, and this version cannot read it: release all locks with that build, stop it, and move %s away; fencing tokens begin anew",
 				filepath.Join(d.segments(), entry.Name()), d.segments())
 		}

@@ -63,9 +63,7 @@ func (m *mark) appendTo(b []byte) []byte {
 func (l *line) read(text []byte) (err error) {
 	*l = line{}
 	kind, _, _ := bytes.Cut(text, []byte(" "))
-	switch string(kind) {
-	case segmentLine, syncedLine, closedLine:
-	default:
+	if k := string(kind); k != segmentLine && k != syncedLine && k != closedLine {
 		return l.Decode(text)
 	}
 	body, err := record.Open(text)

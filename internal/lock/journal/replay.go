@@ -200,10 +200,8 @@ func (r *reader) apply() {
 		r.token, r.reserved = max(r.token, m.header.Last), max(r.reserved, m.header.Reserved)
 		r.at = m.header.At
 	}
-	switch l.Kind {
-	case lock.Granted, lock.Changed, lock.Published, lock.Ended:
-		r.at = l.At
-		r.events = r.events || record.IsEntry(&l.Record)
+	if l.Kind != 0 && l.Kind != record.Held {
+		r.at, r.events = l.At, r.events || record.IsEntry(&l.Record)
 	}
 	switch l.Kind {
 	case lock.Granted, lock.Changed, record.Held:

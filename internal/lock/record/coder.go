@@ -34,27 +34,28 @@ func (c *coder) record(r *lock.Record, held *time.Duration) {
 	} else if !bytes.HasPrefix(c.b, []byte("/")) {
 		c.fail("a name with a slash at its beginning")
 	}
-	text(c, &h.Name)
-	c.literal(" ")
-	number(c, &h.Token)
-	c.literal(" ")
-	if text(c, &r.Cause); c.reading && r.Cause == "" && r.Kind != Held {
+	text(c, "", &h.Name)
+	number(c, " ", &h.Token)
+	if text(c, " ", &r.Cause); c.reading && r.Cause == "" && r.Kind != Held {
 		c.fail("a cause")
 	}
-	c.literal(" ")
-	c.instant(&r.At)
-	c.literal(" ")
-	c.owner(&h.Owner)
+	c.instant(" ", &r.At, lock.Instant{})
+	c.owner(" ", &h.Owner)
 	if c.key(" by=", r.By != h.Owner) {
-		c.owner(&r.By)
+		c.owner("", &r.By)
 	} else if c.reading {
 		r.By = h.Owner
 	}
-	numberField(c, " replaces=", &r.Replaces)
-	c.durationField(" held=", held)
-	textField(c, " note=", &r.Note)
+	number(c, " replaces=", &r.Replaces)
+	c.duration(" held=", held)
+	text(c, " note=", &r.Note)
 	if c.key(" file=", r.File != nil) {
-		c.file(r)
+		if c.reading {
+			r.File = new(lock.Publication)
+		}
+		text(c, "", &r.File.Path)
+		number(c, " bytes=", &r.File.Bytes)
+		text(c, " sha256=", &r.File.SHA256)
 	}
 	c.flag(" automatic", &h.Job)
 	if r.Kind == lock.Granted || r.Kind == lock.Changed || r.Kind == Held {
@@ -65,85 +66,46 @@ func (c *coder) record(r *lock.Record, held *time.Duration) {
 	}
 }
 
-func (c *coder) owner(o *lock.Owner) {
-	text(c, &o.Account)
-	c.literal(" ")
-	text(c, &o.Address)
-	c.literal(" ")
-	c.session(&o.Session)
-	textField(c, " as=", &o.Nonce)
-}
-
-// session codes the form of lock.SessionID.
-func (c *coder) session(id *lock.SessionID) {
-	if !c.reading {
-		c.b = id.Append(c.b)
-		return
-	}
-	word, _, _ := bytes.Cut(c.b, []byte(" "))
-	if len(word) == 0 {
-		return
-	}
-	found, err := lock.ParseSessionID(string(word))
-	if err != nil || found == 0 {
-		c.fail("a session such as 3-17")
-		return
-	}
-	*id, c.b = found, c.b[len(word):]
-}
-
-func (c *coder) file(r *lock.Record) {
-	if c.reading {
-		r.File = new(lock.Publication)
-	}
-	text(c, &r.File.Path)
-	numberField(c, " bytes=", &r.File.Bytes)
-	textField(c, " sha256=", &r.File.SHA256)
+func (c *coder) owner(key string, o *lock.Owner) {
+	text(c, key, &o.Account)
+	text(c, " ", &o.Address)
+	c.session(" ", &o.Session)
+	text(c, " as=", &o.Nonce)
 }
 
 // hold codes the fields of a hold that only grants, changes and holds have.
 func (c *coder) hold(h *lock.Hold, at lock.Instant) {
-	c.instantField(" acquired=", &h.Acquired, at)
-	c.instantField(" renewed=", &h.Renewed, h.Acquired)
+	c.instant(" acquired=", &h.Acquired, at)
+	c.instant(" renewed=", &h.Renewed, h.Acquired)
 	c.flag(" shared", &h.Shared)
-	c.durationField(" asked_age=", &h.Asked.Age)
+	c.duration(" asked_age=", &h.Asked.Age)
 	c.flag(" asked_release", &h.Asked.Release)
-	c.durationField(" asked_grace=", &h.Asked.Grace)
-	numberField(c, " inode=", &h.Directory.Inode)
-	numberField(c, " birth=", &h.Directory.Birth)
-	numberField(c, " parent=", &h.Directory.Parent)
-	textField(c, " hold_note=", &h.Note)
-	if c.key(" rule=", h.Rule != nil) {
-		if c.reading {
-			h.Rule = new(lock.Rule)
-		}
-		c.rule(h.Rule)
+	c.duration(" asked_grace=", &h.Asked.Grace)
+	number(c, " inode=", &h.Directory.Inode)
+	number(c, " birth=", &h.Directory.Birth)
+	number(c, " parent=", &h.Directory.Parent)
+	text(c, " hold_note=", &h.Note)
+	if !c.key(" rule=", h.Rule != nil) {
+		return
 	}
-}
-
-func (c *coder) rule(r *lock.Rule) {
-	text(c, &r.Match)
+	if c.reading {
+		h.Rule = new(lock.Rule)
+	}
+	r := h.Rule
+	text(c, "", &r.Match)
 	for _, d := range [...]*time.Duration{&r.MaxAge, &r.MaxIdle, &r.Grace, &r.LockDelay} {
-		c.literal(" ")
-		c.duration(d)
+		c.duration(" ", d)
 	}
-	c.literal(" ")
-	text(c, &r.OnDisconnect)
-	c.literal(" ")
-	text(c, &r.Release)
+	text(c, " ", &r.OnDisconnect)
+	text(c, " ", &r.Release)
 	c.flag(" allow_cwd", &r.AllowCwd)
 }
 
-// literal codes a text that is always there.
-func (c *coder) literal(text string) {
-	if !c.key(text, true) {
-		c.fail(strconv.Quote(text))
-	}
-}
-
-// key codes the text before a value. It reports whether the value is present; when it writes, that is has.
+// key codes the text before a value, and reports whether the value is present; when it writes, that is has. A blank or nothing is no key: the
+// value is always present.
 func (c *coder) key(key string, has bool) bool {
-	if !c.reading {
+	always := key == " " || key == ""
+	if has = has || always; !c.reading {
 		if has {
 			c.b = append(c.b, key...)
 		}
@@ -151,6 +113,8 @@ func (c *coder) key(key string, has bool) bool {
 	}
 	if has = len(c.b) >= len(key) && string(c.b[:len(key)]) == key; has {
 		c.b = c.b[len(key):]
+	} else if always {
+		c.fail("a blank")
 	}
 	return has
 }
@@ -164,13 +128,10 @@ func (c *coder) flag(key string, value *bool) {
 // integer is the type of a number.
 type integer interface{ ~int64 | ~uint64 }
 
-func numberField[N integer](c *coder, key string, n *N) {
-	if c.key(key, *n != 0) {
-		number(c, n)
+func number[N integer](c *coder, key string, n *N) {
+	if !c.key(key, *n != 0) {
+		return
 	}
-}
-
-func number[N integer](c *coder, n *N) {
 	if !c.reading {
 		c.b = appendNumber(c.b, *n)
 		return
@@ -199,20 +160,17 @@ func appendNumber[N integer](b []byte, n N) []byte {
 	return strconv.AppendUint(b, uint64(n), 10)
 }
 
-func (c *coder) durationField(key string, d *time.Duration) {
-	if c.key(key, *d != 0) {
-		c.duration(d)
-	}
-}
-
 // duration codes nanoseconds, or whole seconds with an s.
-func (c *coder) duration(d *time.Duration) {
+func (c *coder) duration(key string, d *time.Duration) {
+	if !c.key(key, *d != 0) {
+		return
+	}
 	n := *d
 	seconds := !c.reading && n != 0 && n%time.Second == 0
 	if seconds {
 		n /= time.Second
 	}
-	number(c, &n)
+	number(c, "", &n)
 	if c.key("s", seconds) && c.reading {
 		if n *= time.Second; n/time.Second*time.Second != n {
 			c.fail("fewer seconds")
@@ -223,36 +181,44 @@ func (c *coder) duration(d *time.Duration) {
 	}
 }
 
-// instant codes a time of the wall clock, and the time since the boot with its sign.
-func (c *coder) instant(at *lock.Instant) {
+// instant codes a time of the wall clock, and the time since the boot with its sign. If it is left out, it is the moment absent.
+func (c *coder) instant(key string, at *lock.Instant, absent lock.Instant) {
+	if !c.key(key, at.Boot != absent.Boot || !at.Wall.Equal(absent.Wall)) {
+		if c.reading {
+			*at = absent
+		}
+		return
+	}
 	var wall int64
 	if !c.reading && !at.Wall.IsZero() {
 		wall = at.Wall.UnixNano()
 	}
-	if number(c, &wall); c.reading && wall != 0 {
+	if number(c, "", &wall); c.reading && wall != 0 {
 		at.Wall = time.Unix(0, wall).UTC()
 	}
 	if plus := c.key("+", at.Boot > 0); plus || at.Boot < 0 || c.reading && bytes.HasPrefix(c.b, []byte("-")) {
-		number(c, &at.Boot)
+		number(c, "", &at.Boot)
 	}
 }
 
-// instantField codes a moment; if it is left out, it is the moment absent.
-func (c *coder) instantField(key string, at *lock.Instant, absent lock.Instant) {
-	if c.key(key, at.Boot != absent.Boot || !at.Wall.Equal(absent.Wall)) {
-		c.instant(at)
-	} else if c.reading {
-		*at = absent
+// session codes the form of lock.SessionID.
+func (c *coder) session(key string, id *lock.SessionID) {
+	if c.key(key, true); !c.reading {
+		c.b = id.Append(c.b)
+	} else if word, _, _ := bytes.Cut(c.b, []byte(" ")); len(word) > 0 {
+		found, err := lock.ParseSessionID(string(word))
+		if err != nil || found == 0 {
+			c.fail("a session such as 3-17")
+			return
+		}
+		*id, c.b = found, c.b[len(word):]
 	}
 }
 
-func textField[S ~string](c *coder, key string, s *S) {
-	if c.key(key, *s != "") {
-		text(c, s)
+func text[S ~string](c *coder, key string, s *S) {
+	if !c.key(key, *s != "") {
+		return
 	}
-}
-
-func text[S ~string](c *coder, s *S) {
 	if !c.reading {
 		c.b = AppendText(c.b, string(*s))
 		return
