@@ -41,6 +41,8 @@ var allowed = map[string][]string{
 	"internal/lock/":         {"internal/lock"}, // every store
 	"internal/lock/locktest": {"internal/lock"},
 	"internal/planted":       {},
+	"internal/lock/journal":  {"internal/lock", "internal/lock/record"},
+	"internal/lock/etcd":     {"internal/lock", "internal/lock/record"},
 	"internal/powerloss":     {},
 	"internal/job":           {"internal/lock"},
 	"reaper":                 {"internal/lock"},

@@ -48,11 +48,15 @@ func newSessionID(start uint32, number uint64) SessionID {
 }
 
 // String returns the number of the server's start and the number of the session since then: "3-17"; "" for no session.
-func (id SessionID) String() string {
+func (id SessionID) String() string { return string(id.Append(nil)) }
+
+// Append appends the form that String returns.
+func (id SessionID) Append(b []byte) []byte {
 	if id == 0 {
-		return ""
+		return b
 	}
-	return strconv.FormatUint(uint64(id>>sessionBits), 10) + "-" + strconv.FormatUint(uint64(id)&(1<<sessionBits-1), 10)
+	b = append(strconv.AppendUint(b, uint64(id>>sessionBits), 10), '-')
+	return strconv.AppendUint(b, uint64(id)&(1<<sessionBits-1), 10)
 }
 
 // ParseSessionID reads the form that String writes.

@@ -14,7 +14,8 @@
 // server that saw none uses the wall clock. A crash may lose the last second of the history, except the grants of locks that are still
 // held: the next [Log.Load] appends these. A term writes a key each second, so etcd must be compacted by its own settings.
 //
-// Start reading at [Cluster.Campaign], then log.go, writer.go and term.go. coder.go has the format of values.
+// Start reading at [Cluster.Campaign], then log.go, writer.go and term.go. Package record has the form of holds and of the history; all other
+// values are JSON or text.
 package etcd
 
 import (

@@ -8,27 +8,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// formatVersion is the first byte of the values of holds and of the history, and as a number the value of the key of the format. A version of
-// ftplockd with another one must read this one too, and may write its own only after all servers can read it.
-const formatVersion = "\x01"
+// ownFormat is the value of the key of the format: the version of the values of holds and of the history, which have the form of package record.
+// A version of ftplockd with another one must read this one too, and may write its own only after all servers can read it. Format 1 was never
+// released.
+const ownFormat = "2"
 
-// FormatError reports that a later version of ftplockd wrote the keys, in a format that this one cannot read.
+// FormatError reports that another version of ftplockd wrote the keys, in a format that this one cannot read.
 type FormatError struct {
 	Prefix string
 	Found  string // the format of the keys
 }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("another version of ftplockd wrote the locks below %s in format %q, and this one reads only format %q: upgrade this server",
-		e.Prefix, e.Found, ownFormat)
+	return fmt.Sprintf("another version of ftplockd wrote the locks below %s in format %q, and this one reads only format %q: "+
+		"upgrade this server, or remove the keys of an earlier build while no server runs", e.Prefix, e.Found, ownFormat)
 }
-
-// ownFormat is formatVersion as a number.
-var ownFormat = decimal(uint64(formatVersion[0]))
 
 func (k keys) format() string { return string(k) + "format" }
 
-// checkFormat returns a *FormatError unless this version can read the keys. Versions before the key existed wrote format 1.
+// checkFormat returns a *FormatError unless this version can read the keys.
 func (k keys) checkFormat(kv *mvccpb.KeyValue) error {
 	if kv == nil || string(kv.Value) == ownFormat {
 		return nil

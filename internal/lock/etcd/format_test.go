@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -23,12 +22,12 @@ func TestAServerDoesNotStandByForAnotherFormat(t *testing.T) {
 			return err
 		})
 	}
-	if kv, err := b.get(t.Context(), b.keys.format()); err != nil || string(kv.GetValue()) != "1" {
+	if kv, err := b.get(t.Context(), b.keys.format()); err != nil || string(kv.GetValue()) != ownFormat {
 		t.Errorf("the stored format is %q, %v", kv.GetValue(), err)
 	}
-	later(b.keys.format(), "2")
+	later(b.keys.format(), "3")
 	s.until("the standby leaves", func() bool { return len(s.servers(b)) == 1 })
-	const want = `in format "2", and this one reads only format "1": upgrade this server`
+	const want = `in format "3", and this one reads only format "2": upgrade this server`
 	if got := b.StandbyState(); !strings.Contains(got, want) {
 		t.Errorf("the state of the standby is %q", got)
 	}
@@ -36,10 +35,10 @@ func TestAServerDoesNotStandByForAnotherFormat(t *testing.T) {
 	if _, err := b.RaiseBase(t.Context(), 1); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("raise-base: %v", err)
 	}
-	later(b.keys.format(), "1")
+	later(b.keys.format(), ownFormat)
 	second := s.takesOver(next)
-	later(b.keys.lock(h.Name, h.Token), "\x02")
-	if _, err := second.Load(t.Context()); !errors.Is(err, errOtherFormat) {
+	later(b.keys.lock(h.Name, h.Token), "\x01\x00")
+	if _, err := second.Load(t.Context()); err == nil || !strings.Contains(err.Error(), `the lock "/a_lock" with token 1 is damaged`) {
 		t.Errorf("a lock of another format: %v", err)
 	}
 }

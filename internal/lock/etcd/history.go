@@ -13,9 +13,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
-// The history is chunks of entries. The key of a chunk is its offset: the number of bytes of all chunks before it, as 16 hexadecimal
+// The history is chunks of lines, one for each entry. The key of a chunk is its offset: the number of bytes of all chunks before it, as 16 hexadecimal
 // digits. So the first and the last chunk give the size of the history, and a part of it is one range of keys.
 
 func (k keys) history() string           { return string(k) + "history/" }
@@ -38,14 +39,25 @@ func (c *Cluster) endOf(kv *mvccpb.KeyValue) int64 { return c.offsetOf(kv) + int
 // Size returns the number of bytes of the history.
 func (l *Log) Size() int64 { return l.nextOffset.Load() - l.firstOffset.Load() }
 
-// entryOf returns the entry of the history for a record.
-func entryOf(r *lock.Record) lock.Entry {
-	h := &r.Hold
-	e := lock.Entry{At: r.At, Cause: r.Cause, Name: h.Name, Token: h.Token, By: r.By, Owner: h.Owner, Note: r.EntryNote(), File: r.File, Job: h.Job}
-	if r.Kind == lock.Ended && h.Acquired != (lock.Instant{}) {
-		e.Held = max(0, r.At.Boot-h.Acquired.Boot)
+// appendEntry appends the line of a record's entry to a chunk.
+func appendEntry(chunk []byte, r *lock.Record) []byte {
+	return append(record.AppendEntry(chunk, r), '\n')
+}
+
+// decodeChunk returns the entries of a chunk.
+func decodeChunk(chunk []byte) (all []lock.Entry, err error) {
+	var l record.Line
+	for row := 1; len(chunk) > 0; row++ {
+		text, rest, whole := bytes.Cut(chunk, []byte("\n"))
+		if err = l.Decode(text); err == nil && !whole {
+			err = errors.New("want a newline at its end")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d is damaged: %w", row, err)
+		}
+		all, chunk = append(all, l.Entry()), rest
 	}
-	return e
+	return all, nil
 }
 
 // History implements [lock.History]. It has all entries of records that were appended before the call.
@@ -64,6 +76,7 @@ func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry,
 func (c *Cluster) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		from, end := c.keys.history(), clientv3.GetPrefixRangeEnd(c.keys.history())
+		text := record.AppendText(nil, string(name))
 		for more := true; more; {
 			resp, err := c.members.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(chunkPage))
 			if err != nil {
@@ -72,7 +85,7 @@ func (c *Cluster) History(ctx context.Context, name lock.Name) iter.Seq2[lock.En
 			}
 			for _, kv := range resp.Kvs {
 				from = string(kv.Key) + "\x00"
-				if !bytes.Contains(kv.Value, []byte(name)) {
+				if !bytes.Contains(kv.Value, text) {
 					continue
 				}
 				entries, err := decodeChunk(kv.Value)
@@ -108,9 +121,7 @@ func (l *Log) completeHistory(ctx context.Context, holds []lock.Hold) error {
 		if h.Token <= last || l.c.o.HistoryAge > 0 && now.Sub(h.Acquired.Wall) > l.c.o.HistoryAge { // Sweep has removed its entry
 			continue
 		}
-		chunk = appendEntry(chunk, lock.Entry{
-			At: h.Acquired, Cause: lock.CauseAcquire, Name: h.Name, Token: h.Token, By: h.Owner, Owner: h.Owner, Note: noteLate, Job: h.Job,
-		})
+		chunk = appendEntry(chunk, &lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: *h, By: h.Owner, At: h.Acquired, Note: noteLate})
 	}
 	if len(chunk) == 0 {
 		return nil

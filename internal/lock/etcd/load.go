@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
 // Load implements [lock.Log]. All holds are from one revision of etcd. It appends the entries of grants that the history of the last term has lost.
@@ -46,7 +47,7 @@ func (c *Cluster) holds(ctx context.Context) (all []lock.Hold, err error) {
 			}
 			h, err := decodeHold(kv.Value, name, token)
 			if err != nil {
-				return nil, fmt.Errorf("etcd: the lock %q with token %d: %w", name, token, err)
+				return nil, fmt.Errorf("etcd: the lock %q with token %d is damaged: %w", name, token, err)
 			}
 			all = append(all, h)
 		}
@@ -56,4 +57,16 @@ func (c *Cluster) holds(ctx context.Context) (all []lock.Hold, err error) {
 	}
 	slices.SortFunc(all, func(a, b lock.Hold) int { return cmp.Compare(a.Token, b.Token) })
 	return all, nil
+}
+
+// decodeHold returns the hold of a value.
+func decodeHold(value []byte, n lock.Name, t lock.Token) (lock.Hold, error) {
+	var l record.Line
+	if err := l.Decode(value); err != nil {
+		return lock.Hold{}, err
+	}
+	if l.Kind != record.Held || l.Hold.Name != n || l.Hold.Token != t {
+		return lock.Hold{}, errors.New("want the line of this lock, found another one")
+	}
+	return l.Hold, nil
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
 // Log is one term of a server as the active one. [Cluster.Campaign] returns it. It is for use by several goroutines. Close must be called.
@@ -41,6 +42,7 @@ type Log struct {
 	position  lock.Position // of the last record
 	committed lock.Position
 	queue     []*batch // the batches that are not committed; the first may be under way
+	line      []byte   // of the last hold; its memory is used again
 	reserved  lock.Token
 	wanted    lock.Token    // tokens up to this one are to be reserved
 	wake      chan struct{} // holds at most one message: the writer may have something to do
@@ -86,7 +88,8 @@ func (l *Log) addRecordLocked(r *lock.Record) {
 	switch r.Kind {
 	case lock.Granted, lock.Changed:
 		h.Acquired.Boot, h.Renewed.Boot = h.Acquired.Boot+l.shift, h.Renewed.Boot+l.shift
-		changes = append(changes, clientv3.OpPut(key, encodeHold(h)))
+		l.line = record.AppendHold(l.line[:0], &h)
+		changes = append(changes, clientv3.OpPut(key, string(l.line)))
 		if r.Replaces != 0 {
 			changes = append(changes, clientv3.OpDelete(l.c.keys.lock(h.Name, r.Replaces)))
 		}
@@ -98,8 +101,8 @@ func (l *Log) addRecordLocked(r *lock.Record) {
 	if r.Kind == lock.Published {
 		b.upkeep = true // a publication is in etcd before the client's reply
 	}
-	if r.Cause != lock.CauseDirectory {
-		b.chunk = appendEntry(b.chunk, entryOf(r))
+	if record.IsEntry(r) {
+		b.chunk = appendEntry(b.chunk, r)
 	}
 	l.position++
 	b.end = l.position

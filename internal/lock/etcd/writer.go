@@ -127,7 +127,7 @@ func (l *Log) send(b *batch) bool {
 	}
 	l.chunk = append(l.chunk, b.chunk...)
 	if b.upkeep && len(l.chunk) > 0 {
-		ops = append(ops, clientv3.OpPut(l.c.keys.chunk(l.nextOffset.Load()), formatVersion+string(l.chunk)))
+		ops = append(ops, clientv3.OpPut(l.c.keys.chunk(l.nextOffset.Load()), string(l.chunk)))
 	}
 	serving := l.serving.Load()
 	beats := b.upkeep && (time.Since(l.beaten) >= beatFresh || serving != l.beatServing)
@@ -142,7 +142,7 @@ func (l *Log) send(b *batch) bool {
 		return false
 	}
 	if b.upkeep && len(l.chunk) > 0 {
-		l.nextOffset.Add(int64(len(formatVersion) + len(l.chunk)))
+		l.nextOffset.Add(int64(len(l.chunk)))
 		l.chunk = l.chunk[:0]
 	}
 	l.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
 const (
@@ -17,13 +18,13 @@ const (
 	// usualGrant is the expected length of a record before the first one.
 	usualGrant = 512
 	// endRoom is the number of bytes by which the line of an end may exceed the line of the grant.
-	endRoom = 64
+	endRoom = 128
 )
 
 // records is the part of a Log that Append and Room use. The table calls them with its mutex held, so no I/O happens with mu held.
 type records struct {
 	mu             sync.Mutex
-	coder          coder // its buffer has the lines that are not written yet
+	pending        []byte // the lines that are not written yet
 	tail           *segment
 	nextSize       int64         // the size of the next segment, without the space for standing holds
 	endAt          lock.Position // the end of the last line
@@ -54,32 +55,35 @@ func (l *Log) Append(all []lock.Record) lock.Position {
 	return l.endAt
 }
 
-// appendLine appends a line to the buffer, and returns its length.
-func (r *records) appendLine(entry *line) int64 {
-	before := len(r.coder.b)
-	r.coder.writeLine(entry)
-	size := len(r.coder.b) - before
+// appendCopy appends a copy of a hold from an earlier segment.
+func (r *records) appendCopy(h *lock.Hold) int64 {
+	return r.appendLine(record.AppendHold(r.pending, h))
+}
+
+// appendMark appends a line that is no record.
+func (r *records) appendMark(m mark) { r.appendLine(m.appendTo(r.pending)) }
+
+// appendLine ends the last line of b, which are the pending lines and this one, and returns its length.
+func (r *records) appendLine(b []byte) int64 {
+	size := len(b) + 1 - len(r.pending)
+	r.pending = append(b, '\n')
 	r.endAt += lock.Position(size)
-	r.events = r.events || entry.isEntry()
 	return int64(size)
 }
 
 // add appends the line of a record, and counts the space for its end.
-func (r *records) add(record *lock.Record) {
-	h := &record.Hold
-	entry := line{kind: record.Kind, record: record}
-	if record.Kind == lock.Ended && h.Acquired != (lock.Instant{}) {
-		entry.held = max(0, record.At.Boot-h.Acquired.Boot)
-	}
-	size := r.appendLine(&entry)
-	switch record.Kind {
+func (r *records) add(one *lock.Record) {
+	h := &one.Hold
+	r.events = r.events || record.IsEntry(one)
+	size := r.appendLine(record.Append(r.pending, one))
+	switch one.Kind {
 	case lock.Granted, lock.Changed:
 		r.last = max(r.last, h.Token)
 		r.longest = max(r.longest, size)
-		r.dropHold(record.Replaces)
+		r.dropHold(one.Replaces)
 		r.dropHold(h.Token)
 		end := size + endRoom
-		if record.Cause == lock.CauseAdopt { // a grant of the earlier session may follow, which has an end, too
+		if one.Cause == lock.CauseAdopt { // a grant of the earlier session may follow, which has an end, too
 			end *= 2
 		}
 		r.standing[h.Token] = standingHold{*h, end}
@@ -89,11 +93,6 @@ func (r *records) add(record *lock.Record) {
 	case lock.Published:
 		r.longest = max(r.longest, size)
 	}
-}
-
-// appendCopy appends a copy of a hold from an earlier segment.
-func (r *records) appendCopy(h lock.Hold) int64 {
-	return r.appendLine(&line{kind: heldLine, record: &lock.Record{Hold: h, By: h.Owner}})
 }
 
 // dropHold frees the space for the end of a hold.

@@ -106,7 +106,7 @@ func (l *Log) writeLocked() error {
 		}
 		if again = len(l.unwritten) > 0; !again { // otherwise the last write failed because the disk was full
 			l.mu.Lock()
-			l.unwritten, l.coder.b = l.coder.b, l.unwritten
+			l.unwritten, l.pending = l.pending, l.unwritten
 			l.mu.Unlock()
 		}
 		at := l.writtenTo.Load()
@@ -167,7 +167,7 @@ func (l *Log) syncLocked() error {
 	l.syncedTo.Store(end)
 	if end > l.markedTo {
 		l.mu.Lock()
-		l.appendLine(&line{kind: syncedLine, number: uint64(end - int64(s.base))}) // the next write includes it
+		l.appendMark(mark{kind: syncedLine, number: uint64(end - int64(s.base))}) // the next write includes it
 		l.markedTo = int64(l.endAt)
 		l.mu.Unlock()
 	}

@@ -39,12 +39,11 @@ func (l *Log) turn() error { return errors.Join(l.keep(true), l.Sweep(context.Ba
 func standing(lines []string) string {
 	all := []string{"/a_lock", "/b_lock"}
 	for _, text := range lines {
-		name, _, _ := strings.Cut(text[strings.Index(text, ":")+1:], ",")
-		switch name = strings.Trim(name, `"`); {
-		case strings.HasPrefix(text, keys[lock.Granted]):
-			all = append(all, name)
-		case strings.HasPrefix(text, keys[lock.Ended]):
-			all = slices.DeleteFunc(all, func(s string) bool { return s == name })
+		switch words := strings.Fields(text); words[0] {
+		case "grant":
+			all = append(all, words[1])
+		case "end":
+			all = slices.DeleteFunc(all, func(s string) bool { return s == words[1] })
 		}
 	}
 	return strings.Join(all, " ")
@@ -150,7 +149,7 @@ func TestOpenRefusesAMissingOrEmptySegment(t *testing.T) {
 	for name, spoil := range map[string]func(s *scene, path string) error{
 		"missing": func(s *scene, path string) error { return os.Remove(stateDir(s.state).segment(1)) },
 		"damaged": func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 0) },
-		"cut":     func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 700) },
+		"cut":     func(s *scene, path string) error { return os.Truncate(stateDir(s.state).segment(1), 400) },
 	} {
 		s, path, _ := played(t)
 		if err := spoil(s, path); err != nil {
@@ -165,5 +164,24 @@ func TestOpenRefusesAMissingOrEmptySegment(t *testing.T) {
 	s.write(s.path(), "")
 	if _, err := s.open(); err == nil || !strings.Contains(err.Error(), ":1: damaged") {
 		t.Errorf("empty: %v", err)
+	}
+}
+
+// A start with no locks would be worse than none.
+func TestAJournalOfAnotherVersionIsRefused(t *testing.T) {
+	s := newScene(t)
+	s.crash(s.mustOpen())
+	later := mark{kind: segmentLine, header: header{Number: 1, Version: version + 1}}
+	s.write(s.path(), string(later.appendTo(nil))+"\n")
+	if _, err := s.open(); err == nil || !strings.HasSuffix(err.Error(), "00000001.log:1: version 3 of the format; this program reads version 2") {
+		t.Error(err)
+	}
+	s.write(filepath.Join(stateDir(s.state).segments(), "00000001.jsonl"), "")
+	_, err := s.open()
+	_, _, reserving := ReserveDir(s.state, s.clock, "")
+	for _, err := range []error{err, reserving, stateDir(s.state).readHistory("", nil)} {
+		if err == nil || !strings.HasPrefix(err.Error(), "an earlier build of ftplockd wrote ") {
+			t.Error(err)
+		}
 	}
 }

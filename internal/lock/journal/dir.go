@@ -27,7 +27,7 @@ func (d stateDir) path(elements ...string) string {
 func (d stateDir) segments() string { return d.path("journal") }
 
 // suffix is the end of the name of a segment; before it is its number.
-const suffix = ".jsonl"
+const suffix = ".log"
 
 func (d stateDir) segment(number uint64) string {
 	return d.path("journal", fmt.Sprintf("%08d"+suffix, number))
@@ -52,7 +52,7 @@ func (d stateDir) make() error {
 	return err
 }
 
-// numbers returns the numbers of the segments in order. A state directory without any is no error.
+// numbers returns the numbers of the segments in order. A state directory without any is no error; one with segments of an earlier build is.
 func (d stateDir) numbers() ([]uint64, error) {
 	entries, err := os.ReadDir(d.segments())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,6 +60,10 @@ func (d stateDir) numbers() ([]uint64, error) {
 	}
 	var all []uint64
 	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".jsonl") { // a form that was never released
+			return nil, fmt.Errorf("an earlier build of ftplockd wrote %s, and this version cannot read it: release all locks with that build, stop it, and move %s away; fencing tokens begin anew",
+				filepath.Join(d.segments(), entry.Name()), d.segments())
+		}
 		digits, ok := strings.CutSuffix(entry.Name(), suffix)
 		if number, err := strconv.ParseUint(digits, 10, 64); ok && err == nil && entry.Type().IsRegular() {
 			all = append(all, number)

@@ -314,8 +314,8 @@ func TestOnlyADurableGrantIsSynced(t *testing.T) {
 		s.faults.set(func(f *faults) {
 			f.onWrite = func(b []byte, _ int64) error {
 				for text := range strings.Lines(string(b)) {
-					if kind := strings.Split(text, `"`); b[0] != 0 && kind[1] != "synced" {
-						add(kind[1])
+					if kind, _, _ := strings.Cut(text, " "); b[0] != 0 && kind != syncedLine {
+						add(kind)
 					}
 				}
 				return nil

@@ -8,21 +8,8 @@ import (
 	"math"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
-
-// isEntry reports whether a line is an entry of the history.
-func (l *line) isEntry() bool {
-	return l.kind <= lock.Published && l.record.Cause != lock.CauseDirectory
-}
-
-// entry returns the entry of such a line.
-func (l *line) entry() lock.Entry {
-	r := l.record
-	return lock.Entry{
-		At: r.At, Cause: r.Cause, Name: r.Hold.Name, Token: r.Hold.Token, By: r.By, Owner: r.Hold.Owner, Held: l.held, Note: r.EntryNote(), File: r.File,
-		Job: r.Hold.Job,
-	}
-}
 
 // History implements [lock.History].
 func (l *Log) History(ctx context.Context, name lock.Name) iter.Seq2[lock.Entry, error] {
@@ -65,14 +52,13 @@ func (d stateDir) readHistory(name lock.Name, yield func(lock.Entry, error) bool
 	r := &reader{dir: d}
 	var key []byte // the name as it is in a line; none: all lines have it
 	if name != "" {
-		key = appendText(nil, string(name))
-		key = key[:len(key)-1] // without the closing quotation mark: names in that directory have it, too
+		key = record.AppendText(nil, string(name)) // names in that directory have it, too
 	}
 	each := func() bool {
-		if !r.line.isEntry() {
+		if r.line.Kind == 0 || !record.IsEntry(&r.line.Record) {
 			return true
 		}
-		entry := r.line.entry()
+		entry := r.line.Entry()
 		return name != "" && !entry.Concerns(name) || yield(entry, nil)
 	}
 	for i, number := range numbers {

@@ -1,4 +1,4 @@
-// Package journal is the log of one machine: files of JSON lines in a state directory.
+// Package journal is the log of one machine: files of lines in a state directory.
 //
 // Its types: a [Log], opened with [Options]. [History] reads its history. [ReserveDir] takes a state directory for a server with another log.
 //
@@ -12,7 +12,8 @@
 // there is space, and the release waits. After any other failed write, or a failed sync, the content of the disk is unknown: [Log.Run]
 // returns [ErrFailed], and the process must end.
 //
-// The files are journal/NUMBER.jsonl, called segments, and journal/spare, the next segment. Start reading at [Log.Append] and [Log.Wait]; line.go is the format.
+// The files are journal/NUMBER.log, called segments, and journal/spare, the next segment. Package record has the form of the lines, line.go that of
+// the marks between them. Start reading at [Log.Append] and [Log.Wait].
 package journal
 
 import (
@@ -166,11 +167,11 @@ func (l *Log) syncPrevious(found *content) error {
 func (l *Log) writeFirstSegment(found *content) error {
 	l.appendHeader(l.firstNeeded, uint64(found.length))
 	for _, hold := range l.loaded.Holds {
-		size := l.appendCopy(hold) + endRoom
+		size := l.appendCopy(&hold) + endRoom
 		l.standing[hold.Token] = standingHold{hold, size}
 		l.holdSpace += size
 	}
-	l.appendLine(&line{kind: syncedLine, number: uint64(l.endAt)}) // as soon as the segment has its number
+	l.appendMark(mark{kind: syncedLine, number: uint64(l.endAt)}) // as soon as the segment has its number
 	l.nextSize = l.o.Size
 	size, _ := l.plan()
 	l.nextSize *= 2
@@ -179,10 +180,10 @@ func (l *Log) writeFirstSegment(found *content) error {
 		l.o.Log.Warn("the disk is full: there is little or no space for grants", "path", l.dir)
 		err = nil
 	}
-	for err == nil && len(l.coder.b) > 0 { // in pieces, see fill
-		n := min(piece, len(l.coder.b))
-		_, err = l.tail.WriteAt(l.coder.b[:n], l.writtenTo.Add(int64(n))-int64(n))
-		l.coder.b = l.coder.b[n:]
+	for err == nil && len(l.pending) > 0 { // in pieces, see fill
+		n := min(piece, len(l.pending))
+		_, err = l.tail.WriteAt(l.pending[:n], l.writtenTo.Add(int64(n))-int64(n))
+		l.pending = l.pending[n:]
 	}
 	if err == nil {
 		err = l.datasync(l.tail)
@@ -219,7 +220,7 @@ func (l *Log) shutDown() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	l.mu.Lock()
-	l.appendLine(&line{kind: closedLine, number: uint64(l.last)})
+	l.appendMark(mark{kind: closedLine, number: uint64(l.last)})
 	l.mu.Unlock()
 	err := l.syncLocked()
 	l.writing.Lock()

@@ -2,199 +2,86 @@ package journal
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"hash/crc32"
-	"time"
+	"strconv"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
-// The kinds of lines, in addition to the kinds of records.
-const (
-	heldLine    lock.Kind = lock.Published + 1 + iota // a copy of a hold from an earlier segment
-	segmentLine                                       // the first line of a segment
-	syncedLine                                        // the bytes before the number are synced
-	closedLine                                        // the server stopped in order; the number is the last token
-)
-
-// keys are the first bytes of the lines of each kind.
-var keys = [...]string{
-	lock.Granted: `{"grant":`, lock.Ended: `{"end":`, lock.Changed: `{"change":`, lock.Published: `{"publish":`,
-	heldLine: `{"held":`, segmentLine: `{"segment":`, syncedLine: `{"synced":`, closedLine: `{"closed":`,
-}
-
-// line is one line of the journal.
+// line is one line of the journal: a record, a copy of a hold, or a mark.
 type line struct {
-	kind   lock.Kind
-	record *lock.Record  // of a record or repeated hold
-	held   time.Duration // of an end: the age of the hold
-	number uint64        // of the other kinds
-	header header        // of a head
+	record.Line      // Kind is 0 if the line is a mark
+	mark        mark // its kind is "" if the line is no mark
 }
 
-// version is the version of the format, in the first line of each segment.
-const version = 1
+// mark is a line about the journal itself.
+type mark struct {
+	kind   string
+	number uint64
+	header header
+}
 
-// header is the first line of a segment, without its number.
+// The kinds of marks. The first word of the line is the kind.
+const (
+	segmentLine = "segment" // the first line of a segment
+	syncedLine  = "synced"  // the bytes before the number are synced
+	closedLine  = "closed"  // the server stopped in order; the number is the last token
+)
+
+// version is the version of the format, in the first line of each segment. The form of package record belongs to it.
+const version = 2
+
+// header is the first line of a segment, as JSON.
 type header struct {
-	Version     uint32
-	Start       uint32       // the start of the server that wrote it
-	Boot        string       // the id of the boot that its times are of
-	At          lock.Instant // when it began
-	Last        lock.Token   // the largest token before it
-	Reserved    lock.Token   // tokens up to this one may have been given
-	FirstNeeded uint64       // the first segment that a start must read to find all holds
-	Length      uint64       // the length of the lines of the segment before it
+	Number      uint64       `json:"number"`
+	Version     uint32       `json:"version"`
+	Start       uint32       `json:"start"`        // the start of the server that wrote it
+	Boot        string       `json:"boot_id"`      // the id of the boot that its times are of
+	At          lock.Instant `json:"at"`           // when it began
+	Last        lock.Token   `json:"last"`         // the largest token before it
+	Reserved    lock.Token   `json:"reserved"`     // tokens up to this one may have been given
+	FirstNeeded uint64       `json:"first_needed"` // the first segment that a start must read to find all holds
+	Length      uint64       `json:"length"`       // the length of the lines of the segment before it
 }
 
-// writeLine appends a line with its checksum and newline to c.b.
-func (c *coder) writeLine(l *line) {
-	begin := len(c.b)
-	c.line(l)
-	c.b = append(appendSum(c.b, c.b[begin:]), '\n')
+// appendTo appends the line of a mark, without a newline.
+func (m *mark) appendTo(b []byte) []byte {
+	begin := len(b)
+	b = append(append(b, m.kind...), ' ')
+	if m.kind == segmentLine {
+		text, _ := json.Marshal(m.header) // it has no value that JSON cannot have
+		b = append(b, text...)
+	} else {
+		b = strconv.AppendUint(b, m.number, 10)
+	}
+	return record.Seal(b, begin)
 }
 
-// readLine parses one line, without its newline. It accepts only lines in the form that writeLine writes. The record is valid until the next call.
-func (c *coder) readLine(b []byte, l *line) error {
-	body := b[:max(0, len(b)-sumLength)]
-	if sum := b[len(body):]; !bytes.Equal(sum, appendSum(make([]byte, 0, sumLength), body)) {
-		return errors.New("the checksum is wrong")
+// read reads a line without its newline. After an error the line is zero.
+func (l *line) read(text []byte) (err error) {
+	*l = line{}
+	kind, _, _ := bytes.Cut(text, []byte(" "))
+	if k := string(kind); k != segmentLine && k != syncedLine && k != closedLine {
+		return l.Decode(text)
 	}
-	c.reading, c.b, c.err = true, body, nil
-	record := l.record
-	if record == nil {
-		record = new(lock.Record)
+	body, err := record.Open(text)
+	if err != nil {
+		return err
 	}
-	*record = lock.Record{}
-	*l = line{record: record, kind: lock.Kind(len(keys))}
-	for kind, key := range keys {
-		if key != "" && bytes.HasPrefix(body, []byte(key)) {
-			l.kind = lock.Kind(kind)
-		}
+	m := mark{kind: string(kind)}
+	value := body[min(len(body), len(kind)+1):]
+	if m.kind == segmentLine {
+		err = json.Unmarshal(value, &m.header)
+	} else {
+		m.number, err = strconv.ParseUint(string(value), 10, 64)
 	}
-	if int(l.kind) == len(keys) {
-		return errors.New("an unknown kind of line")
+	if err != nil {
+		return fmt.Errorf("at byte %d: want the value of %s: %w", len(kind)+2, kind, err)
 	}
-	c.line(l)
-	if c.err == nil && len(c.b) > 0 {
-		c.fail("an unknown field")
-	}
-	if c.err == nil && l.kind <= heldLine && (record.Hold.Name == "" || record.Hold.Name[0] != '/' || record.Cause == "" && l.kind != heldLine) {
-		return errors.New("a record without a name or cause")
-	}
-	return c.err
-}
-
-var checksums = crc32.MakeTable(crc32.Castagnoli)
-
-// sumLength is the length of the end of every line, which appendSum writes.
-const sumLength = len(`,"crc":"01234567"}`)
-
-func appendSum(b, of []byte) []byte {
-	var sum [4]byte
-	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(of, checksums))
-	return append(hex.AppendEncode(append(b, `,"crc":"`...), sum[:]), `"}`...)
-}
-
-// line codes a line up to its checksum.
-func (c *coder) line(l *line) {
-	c.literal(keys[l.kind])
-	if l.kind <= heldLine {
-		c.record(l)
-		return
-	}
-	numberValue(c, &l.number)
-	if h := &l.header; l.kind == segmentLine {
-		number(c, `,"version":`, &h.Version)
-		number(c, `,"start":`, &h.Start)
-		text(c, `,"boot_id":`, &h.Boot)
-		c.instant(`,"time":`, `,"boot":`, &h.At, lock.Instant{})
-		number(c, `,"last":`, &h.Last)
-		number(c, `,"reserved":`, &h.Reserved)
-		number(c, `,"from":`, &h.FirstNeeded)
-		number(c, `,"length":`, &h.Length)
-	}
-}
-
-// record codes a record.
-func (c *coder) record(l *line) {
-	r := l.record
-	h := &r.Hold
-	if c.reading {
-		r.Kind = l.kind
-	}
-	textValue(c, &h.Name)
-	number(c, `,"token":`, &h.Token)
-	text(c, `,"cause":`, &r.Cause)
-	c.instant(`,"time":`, `,"boot":`, &r.At, lock.Instant{})
-	text(c, `,"account":`, &h.Owner.Account)
-	text(c, `,"address":`, &h.Owner.Address)
-	number(c, `,"session":`, &h.Owner.Session)
-	text(c, `,"nonce":`, &h.Owner.JobKey)
-	if c.key(`,"by":`, r.By != h.Owner) {
-		textValue(c, &r.By.Account)
-		text(c, `,"by_address":`, &r.By.Address)
-		number(c, `,"by_session":`, &r.By.Session)
-		text(c, `,"by_nonce":`, &r.By.JobKey)
-	} else if c.reading {
-		r.By = h.Owner
-	}
-	number(c, `,"replaces":`, &r.Replaces)
-	number(c, `,"held":`, &l.held)
-	text(c, `,"note":`, &r.Note)
-	if c.key(`,"file":`, r.File != nil) {
-		c.file(r)
-	}
-	if l.kind == lock.Granted || l.kind == lock.Changed || l.kind == heldLine {
-		c.hold(h, r.At)
-	}
-	if l.kind == lock.Ended {
-		c.flag(`,"automatic":`, &h.Job)
-	}
-}
-
-func (c *coder) file(r *lock.Record) {
-	if c.reading {
-		r.File = new(lock.Publication)
-	}
-	textValue(c, &r.File.Path)
-	number(c, `,"bytes":`, &r.File.Bytes)
-	text(c, `,"sha256":`, &r.File.SHA256)
-}
-
-// hold codes the fields of a held lock, except for its name, token and owner.
-func (c *coder) hold(h *lock.Hold, at lock.Instant) {
-	c.instant(`,"acquired":`, `,"acquired_boot":`, &h.Acquired, at)
-	c.instant(`,"renewed":`, `,"renewed_boot":`, &h.Renewed, h.Acquired)
-	c.flag(`,"shared":`, &h.Shared)
-	c.flag(`,"automatic":`, &h.Job)
-	number(c, `,"asked_age":`, &h.Asked.Age)
-	c.flag(`,"asked_release":`, &h.Asked.Release)
-	number(c, `,"asked_grace":`, &h.Asked.Grace)
-	number(c, `,"inode":`, &h.Directory.Inode)
-	number(c, `,"birth":`, &h.Directory.Birth)
-	number(c, `,"parent":`, &h.Directory.Parent)
-	if c.key(`,"rule":`, h.Rule != nil) {
-		if c.reading {
-			h.Rule = new(lock.Rule)
-		}
-		c.rule(h.Rule)
-	}
-	text(c, `,"hold_note":`, &h.Note)
-}
-
-func (c *coder) rule(r *lock.Rule) {
-	textValue(c, &r.Match)
-	number(c, `,"max_age":`, &r.MaxAge)
-	number(c, `,"max_idle":`, &r.MaxIdle)
-	text(c, `,"on_disconnect":`, &r.OnDisconnect)
-	number(c, `,"grace":`, &r.Grace)
-	number(c, `,"lock_delay":`, &r.LockDelay)
-	text(c, `,"release":`, &r.Release)
-	c.flag(`,"allow_cwd":`, &r.AllowCwd)
+	l.mark = m
+	return nil
 }
 
 // damaged returns the error for a line that is neither whole nor the torn end of a segment.

@@ -257,12 +257,12 @@ func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
 		without    func(powerloss.Sync) bool
 		want       string // what is wrong then
 	}{
-		{"before a grant is acknowledged", "acquire, release, acquire", fileSync("00000001.jsonl", "may "), "is held by nobody, want one of [ada]"},
+		{"before a grant is acknowledged", "acquire, release, acquire", fileSync("00000001.log", "may "), "is held by nobody, want one of [ada]"},
 		{"of a new journal before it is renamed", "acquire on a fresh state directory", fileSync("spare", ""), "it does not start"},
 		{"of the directory after the first segment", "acquire, release, acquire", directorySync("state/journal", ""), "came twice"},
 		{"of the directory before a new segment", "segments", directorySync("state/journal", "did "), "notes: "},
-		{"of the old segment before the new one", "segments", fileSync("00000001.jsonl", "did "), "it does not start"},
-		{"of a header before older segments go", "old segments go", fileSync("00000003.jsonl", "did "), "is missing"},
+		{"of the old segment before the new one", "segments", fileSync("00000001.log", "did "), "it does not start"},
+		{"of a header before older segments go", "old segments go", fileSync("00000003.log", "did "), "is missing"},
 		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
 		without    func(powerloss.Sync) bool
 		want       string // what is wrong then
 	}{
-		{"of the old segment", "two releases", true, fileSync("00000001.jsonl", ""), "history"},
+		{"of the old segment", "two releases", true, fileSync("00000001.log", ""), "history"},
 		{"of the new segment", "acquire, release, acquire", false, fileSync("spare", ""), "notes: "},
 		{"of its name", "acquire, release, acquire", false, directorySync("state/journal", ""), "came twice"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
 // content is what the segments of a state directory contain.
@@ -29,10 +30,9 @@ type content struct {
 
 // reader reads the segments of a state directory.
 type reader struct {
-	dir   stateDir
-	now   lock.Instant
-	coder coder
-	line  line
+	dir  stateDir
+	now  lock.Instant
+	line line
 	content
 }
 
@@ -107,14 +107,14 @@ func (r *reader) readHeader(number uint64) (header, bool, error) {
 	text, err := bufio.NewReader(f).ReadBytes('\n')
 	whole := err == nil && isWhole(text)
 	wrong := r.parse(bytes.TrimSuffix(text, newline), whole)
-	switch h := r.line.header; {
+	switch h := r.line.mark.header; {
 	case wrong != nil:
 		all, err := os.ReadFile(path)
 		if err == nil && !r.isTorn(all, 0, whole) {
 			err = damaged(path, 1, wrong)
 		}
 		return header{}, false, err
-	case r.line.kind != segmentLine || r.line.number != number:
+	case r.line.mark.kind != segmentLine || h.Number != number:
 		return header{}, false, damaged(path, 1, errors.New("it is the first line of another file"))
 	case h.Version != version:
 		return header{}, false, fmt.Errorf("%s:1: version %d of the format; this program reads version %d", path, h.Version, version)
@@ -133,7 +133,7 @@ func (r *reader) parse(text []byte, whole bool) error {
 	if !whole {
 		return errors.New("a part is missing")
 	}
-	return r.coder.readLine(text, &r.line)
+	return r.line.read(text)
 }
 
 // scan reads the lines of a segment that contain the key, and calls each for them until that returns false. If the limit is not negative,
@@ -184,7 +184,7 @@ func (r *reader) isTorn(rest []byte, start int64, whole bool) bool {
 	for len(rest) > 0 {
 		text, left, complete := bytes.Cut(rest, newline)
 		text = text[bytes.LastIndexByte(text, 0)+1:]
-		if complete && r.coder.readLine(text, &r.line) == nil && r.line.kind == syncedLine && int64(r.line.number) > start {
+		if complete && r.line.read(text) == nil && r.line.mark.kind == syncedLine && int64(r.line.mark.number) > start {
 			return false
 		}
 		rest = left
@@ -194,24 +194,23 @@ func (r *reader) isTorn(rest []byte, start int64, whole bool) bool {
 
 // apply takes one line of a segment into account.
 func (r *reader) apply() {
-	l := &r.line
-	r.clean = l.kind == closedLine
-	if l.kind < heldLine {
-		r.at = l.record.At
+	m, l := &r.line.mark, &r.line.Line
+	r.clean = m.kind == closedLine
+	if m.kind == segmentLine {
+		r.token, r.reserved = max(r.token, m.header.Last), max(r.reserved, m.header.Reserved)
+		r.at = m.header.At
 	}
-	switch l.kind {
-	case segmentLine:
-		r.token, r.reserved = max(r.token, l.header.Last), max(r.reserved, l.header.Reserved)
-		r.at = l.header.At
-	case lock.Granted, lock.Changed, heldLine:
-		hold := l.record.Hold
-		r.token = max(r.token, hold.Token)
-		delete(r.holds, l.record.Replaces)
-		r.holds[hold.Token] = hold
+	if l.Kind != 0 && l.Kind != record.Held {
+		r.at, r.events = l.At, r.events || record.IsEntry(&l.Record)
+	}
+	switch l.Kind {
+	case lock.Granted, lock.Changed, record.Held:
+		r.token = max(r.token, l.Hold.Token)
+		delete(r.holds, l.Replaces)
+		r.holds[l.Hold.Token] = l.Hold
 	case lock.Ended:
-		delete(r.holds, l.record.Hold.Token)
+		delete(r.holds, l.Hold.Token)
 	}
-	r.events = r.events || l.isEntry()
 }
 
 // onThisBoot maps a moment of the boot that wrote the lines. The wall clock counts from the last line only, because it may have been set

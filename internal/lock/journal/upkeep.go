@@ -179,7 +179,7 @@ func (l *Log) switchSegment() error {
 func (l *Log) changeTail() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.coder.b) > 0 {
+	if len(l.pending) > 0 {
 		return false
 	}
 	length := uint64(l.endAt - l.tail.base)
@@ -193,10 +193,10 @@ func (l *Log) changeTail() bool {
 // appendHeader appends the first line of the tail.
 func (l *Log) appendHeader(from, length uint64) {
 	l.tail.header = header{
-		Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: l.o.Clock.Now(),
+		Number: l.tail.number, Version: version, Start: l.loaded.Start, Boot: l.o.BootID, At: l.o.Clock.Now(),
 		Last: l.last, Reserved: l.last + tokenBlock, FirstNeeded: from, Length: length,
 	}
-	l.appendLine(&line{kind: segmentLine, number: l.tail.number, header: l.tail.header})
+	l.appendMark(mark{kind: segmentLine, header: l.tail.header})
 }
 
 // headerSynced allows grants of the tokens that the header of the tail reserves.
@@ -215,7 +215,7 @@ func (l *Log) rewrite() error {
 	defer l.mu.Unlock()
 	n := 0
 	for _, s := range l.standing { // holds that come and go meanwhile do no harm
-		l.appendCopy(s.hold)
+		l.appendCopy(&s.hold)
 		if n++; n%rewriteBatch == 0 {
 			if err := l.syncTail(); err != nil {
 				return err
