@@ -26,7 +26,7 @@ func TestKeysOfHolds(t *testing.T) {
 
 // A value is the line of the hold that its key names, and a chunk is whole lines.
 func TestValuesAreReadAsAWhole(t *testing.T) {
-	r := lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: lock.Hold{Name: "/a", Token: 1, Rule: rule}}
+	r := lock.Record{Kind: lock.Granted, Cause: lock.CauseAcquire, Hold: lock.Hold{Name: "/a", Token: 1, Rule: &lock.Rule{Match: "/**"}}}
 	value := record.AppendHold(nil, &r.Hold)
 	if got, err := decodeHold(value, "/a", 1); err != nil || !reflect.DeepEqual(got, r.Hold) {
 		t.Errorf("got %+v, %v", got, err)
