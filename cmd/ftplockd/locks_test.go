@@ -5,11 +5,20 @@ import (
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
+	"github.com/ftplockd/ftplockd/internal/status"
 )
 
 func TestPrintableReplacesControlCharacters(t *testing.T) {
 	if got := printable("é a\x1b[31m\u009b\u2028\u202eb"); got != "é a?[31m???b" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestLocksNamesTheChangesOfAJob(t *testing.T) {
+	for want, l := range map[string]status.Lock{"-": {}, "no changes yet": {Automatic: true}, "changes: 2, last /x": {Automatic: true, Files: 2, LastFile: "/x"}} {
+		if got := changesOf(l); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

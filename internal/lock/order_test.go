@@ -251,6 +251,16 @@ func TestAWaitEndsThoughNoRuleMatchesAnyMore(t *testing.T) {
 	}
 }
 
+// The holder keeps a lock whose rule a reload has removed.
+func TestALockWithoutARuleIsHeld(t *testing.T) {
+	b := withDirectories(t, lock.Rule{Match: "/x"})
+	b.acquire(b.open("a"), "/x")
+	b.table.SetRules(rulesOf(t, []lock.Rule{}...))
+	if _, _, _, err := b.open("b").AcquireOrWait(b.ctx, "/x", nil); !errors.Is(err, lock.ErrHeld) {
+		t.Error(err)
+	}
+}
+
 // A session waits for a directory of a program on the host to go, and gets an error about it when its time is over.
 func TestASessionWaitsForADirectoryOfTheHost(t *testing.T) {
 	b := withDirectories(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Wait: 5 * time.Second}})

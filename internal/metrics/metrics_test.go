@@ -89,3 +89,14 @@ build_info{version="1.2.3"} 1`), "\n") {
 		t.Error(fmt.Sprint(p))
 	}
 }
+
+func TestOneStateOfAServerOfSeveralIsOne(t *testing.T) {
+	m := New(State{Cluster: func() string { return "active" }, States: []string{"standby", "active"}})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{`ftplockd_cluster_state{state="standby"} 0`, `ftplockd_cluster_state{state="active"} 1`} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+}
