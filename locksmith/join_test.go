@@ -140,9 +140,11 @@ func TestJoin(t *testing.T) {
 				}
 				w := s.options()
 				w.Config.JobKey = "that of the ticket counts"
-				l, err := Join(t.Context(), w.Config, ticket, c.options)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				l, err := Join(ctx, w.Config, ticket, c.options)
 				if err == nil {
-					err = l.Release(t.Context())
+					err = l.Release(ctx)
 				}
 				oneLine(t, err)
 				if !errors.Is(err, c.want) || c.says != "" && err.Error() != c.says {
