@@ -259,7 +259,7 @@ func putsAndGets(t *testing.T, h host) {
 		r    io.Reader
 		size int64
 	}{{failing, -1}, {bytes.NewReader(content[:5]), 10}, {bytes.NewReader(content), 10}} {
-		if err := l.Put(t.Context(), name, broken.r, broken.size); !errors.Is(err, locksmith.ErrTransfer) {
+		if err := l.Put(t.Context(), name, broken.r, broken.size); !errors.Is(err, locksmith.ErrLocal) {
 			t.Errorf("a broken Put: %v", err)
 		}
 		if now, err := os.ReadFile(onDisk); err != nil || !bytes.Equal(now, content) {

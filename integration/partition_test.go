@@ -252,6 +252,48 @@ func overBeforeGranted(t *testing.T, s *server, path string, drops direction, at
 	return err
 }
 
+// TestAJoinedLockIsDoneBeforeTheServerGrantsTheLockAgain breaks the network of a client that has joined the lock of another connection, and then ends
+// that connection.
+func TestAJoinedLockIsDoneBeforeTheServerGrantsTheLockAgain(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, leased)
+	s.errorsExpected = true
+	s.write("grace/.keep", "")
+	err := unlessBusy(func(try int) error {
+		holder, path := s.session(account), fmt.Sprintf("/grace/%d", try)
+		for _, line := range []string{"SITE LOCK AS job", "SITE LOCK DISCONNECT RELEASE 8", "MKD " + path} {
+			if _, err := holder.Ask(line); err != nil {
+				return err
+			}
+		}
+		p := newPartition(t, s.v4, dropsBoth, 60, 0)
+		defer p.close()
+		l, err := locksmith.Join(t.Context(), locksmith.Config{Address: p.address(), User: account, Password: password, Check: 100 * time.Millisecond},
+			locksmith.Ticket{Token: 1, JobKey: "job", Path: path}, locksmith.Options{})
+		if err != nil {
+			return err
+		}
+		defer l.Release(t.Context())
+		<-p.broken
+		holder.Conn.Close()
+		if _, err := s.nextGrant(path); err != nil {
+			return err
+		}
+		select {
+		case <-l.Context().Done():
+		default:
+			return errors.New("another client was granted the lock before the context of the joined lock ended")
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, locksmith.ErrLost) {
+			return fmt.Errorf("released with %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain has a command ignore SIGTERM.
 func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	random "math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -15,6 +16,8 @@ const (
 	waitAtServer = 20 * time.Second
 	// lastReplyTimeout is the wait for the reply to an MKD that does not wait at the server, after the end of ctx.
 	lastReplyTimeout = time.Second
+	// holderTimeout limits the last request for the holder, after a deadline has ended the wait.
+	holderTimeout = time.Second
 )
 
 // acquisition is one Acquire.
@@ -24,9 +27,10 @@ type acquisition struct {
 	o            Options
 	name         string
 	once         bool
-	s            *session // nil before the first connection; it may be broken
-	last         error    // why there is no lock yet
-	maybeGranted bool     // an MKD may have been granted
+	s            *session  // nil before the first connection; it may be broken
+	last         error     // why there is no lock yet
+	answered     time.Time // the time of last
+	maybeGranted bool      // an MKD may have been granted
 }
 
 func acquire(ctx context.Context, c Config, name string, o Options, once bool) (*Lock, error) {
@@ -38,6 +42,8 @@ func acquire(ctx context.Context, c Config, name string, o Options, once bool) (
 		return nil, err
 	}
 	e.maxAge, e.note = o.MaxAge, cleanNote(o.Note)
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
 	a := &acquisition{endpoint: e, ctx: ctx, o: o, name: name, once: once}
 	l, err := a.run(ctx)
 	if err != nil && a.s != nil {
@@ -60,7 +66,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		}
 		_, isHeld := errors.AsType[*HeldError](err)
 		if isHeld || a.last == nil || !errors.Is(err, ErrUnreachable) {
-			a.last = err // report the holder rather than a later failure of the server
+			a.last, a.answered = err, time.Now() // report the holder rather than a later failure of the server
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -73,7 +79,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 			defer cancel()
 		}
 		if a.o.OnWait != nil {
-			a.o.OnWait(a.withUnknown(err))
+			a.o.OnWait(a.matchUnknown(err))
 		}
 		queues := isHeld && a.s.can("SITE", "WAIT")
 		switch {
@@ -112,18 +118,30 @@ func pause(ctx context.Context, mean time.Duration) {
 	}
 }
 
+// connect connects if there is no connection.
+func (a *acquisition) connect(ctx context.Context) error {
+	if a.s != nil && a.s.broken() == nil {
+		return nil
+	}
+	s, err := connect(ctx, a.endpoint)
+	if err != nil {
+		return err
+	}
+	if a.s != nil {
+		a.s.drop()
+	}
+	a.s = s
+	return nil
+}
+
 // errNoHolder is part of the error for a refused MKD of a lock that has no holder.
 var errNoHolder = errors.New("although no client holds it")
 
-// try connects if there is no connection, sends MKD, and returns the lock or an error. If MKD is refused although no client holds the lock, the lock
+// try sends MKD, and returns the lock or an error. If MKD is refused although no client holds the lock, the lock
 // may have been released meanwhile: try sends MKD again, three times in all, or for three seconds on a server that cannot wait.
 func (a *acquisition) try(ctx context.Context, wait time.Duration) (*Lock, error) {
-	if a.s == nil || a.s.broken() != nil {
-		s, err := connect(ctx, a.endpoint)
-		if err != nil {
-			return nil, err
-		}
-		a.s = s
+	if err := a.connect(ctx); err != nil {
+		return nil, err
 	}
 	queues, began := a.s.can("SITE", "WAIT"), time.Now()
 	for tries := 1; ; tries++ {
@@ -209,11 +227,9 @@ func (a *acquisition) take(ctx context.Context, s *session, h Holder, path strin
 	l := newLock(a.endpoint, s, a.name, a.o)
 	l.path = path
 	l.confirmed(h, sent)
-	unfit := ""
-	if shortest := l.lease.shortest(); a.o.Shared && !h.Shared {
+	unfit := l.lease.tooShort()
+	if a.o.Shared && !h.Shared {
 		unfit = "the request was for a shared lock, but the server grants it to one holder alone"
-	} else if a.o.Margin > 0 && shortest <= 2*a.o.Margin {
-		unfit = fmt.Sprintf("the lock can end after %s, which is too short for a margin of %s", shortest, a.o.Margin)
 	}
 	if unfit != "" {
 		r, err := s.ask(ctx, "RMD "+a.name)
@@ -229,6 +245,14 @@ func (a *acquisition) take(ctx context.Context, s *session, h Holder, path strin
 	return l, nil
 }
 
+// matchUnknown returns an error that matches ErrUnknown if the lock may have been granted. Its text stays, because another try follows.
+func (a *acquisition) matchUnknown(err error) error {
+	if !a.maybeGranted {
+		return err
+	}
+	return &causedError{err, []error{ErrUnknown}}
+}
+
 // withUnknown adds ErrUnknown to an error if the lock may have been granted.
 func (a *acquisition) withUnknown(err error) error {
 	if !a.maybeGranted || errors.Is(err, ErrUnknown) {
@@ -237,16 +261,46 @@ func (a *acquisition) withUnknown(err error) error {
 	return fmt.Errorf("%w (%w: the reply to MKD was lost)", err, ErrUnknown)
 }
 
-// giveUp returns the error of an acquisition whose time is over. Its text is the state of the lock, if that is known, or the cause of the caller.
+// giveUp returns the error of an acquisition whose time is over.
 func (a *acquisition) giveUp() error {
-	var err error
-	switch cause := context.Cause(a.ctx); {
-	case cause == nil: // TryAcquire could not find out whether it has the lock
-		err = a.last
-	case errors.Is(cause, context.DeadlineExceeded) && a.last != nil:
-		err = withEnd(a.ctx, a.last)
-	default:
-		err = ended(a.ctx)
+	if a.ctx.Err() == nil { // TryAcquire could not find out whether it has the lock
+		return a.withUnknown(a.last)
 	}
-	return a.withUnknown(err)
+	if held, ok := errors.AsType[*HeldError](a.last); ok {
+		a.last = a.newestHolder(*held)
+	}
+	return a.withUnknown(waitEnded(a.ctx, a.name, a.last))
+}
+
+// waitEnded returns the error of a wait that ctx has ended: why there was no lock, and the cause of ctx unless that is a deadline.
+func waitEnded(ctx context.Context, name string, why error) error {
+	cause := context.Cause(ctx)
+	if why == nil {
+		why = cause
+	}
+	text := why.Error()
+	if !strings.Contains(text, name) {
+		text = name + ": " + text
+	}
+	if !errors.Is(cause, context.DeadlineExceeded) && !strings.Contains(text, cause.Error()) {
+		text += "; the wait ended: " + cause.Error()
+	}
+	return &causedError{errors.New(text), []error{why, ended(ctx)}}
+}
+
+// newestHolder returns the present holder after a deadline, or the last known holder and the age of that answer.
+func (a *acquisition) newestHolder(last HeldError) error {
+	if last.Age = time.Since(a.answered); last.Age < time.Second || !errors.Is(a.ctx.Err(), context.DeadlineExceeded) {
+		return &last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), holderTimeout)
+	defer cancel()
+	if a.connect(ctx) != nil {
+		return &last
+	}
+	i, err := a.s.status(ctx, a.name)
+	if err != nil || !i.busy || len(i.Holders) > 0 && i.Holders[0].Mine { // Mine: a grant that the server undoes
+		return &last
+	}
+	return i.heldError(a.name)
 }

@@ -18,6 +18,7 @@ const (
 
 var (
 	grant42   = grant("42", "left=360.000;age=360.000;")
+	queueing  = "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n> MKD /a\nhang"
 	heldByBob = "< 550 words\n" + info("/a", "7", bob)
 )
 
@@ -66,6 +67,7 @@ func TestAnAcquireIs(t *testing.T) {
 		once    bool          // TryOnce
 		wait    time.Duration // the deadline of ctx
 		cancel  time.Duration // after so long
+		limit   time.Duration // Options.Wait
 		timeout time.Duration
 		shared  bool
 		want    error // nil: the lock is held, and released
@@ -80,12 +82,32 @@ func TestAnAcquireIs(t *testing.T) {
 			took: 27 * time.Second, timeout: 2 * time.Second,
 		},
 		"ended at the deadline, with the connection": {
-			scripts: []string{asLocks() + "> MKD /a\n" + heldByBob + "> SITE WAIT 20\n< 200 ok\n> MKD /a\nhang"},
-			wait:    5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s", took: 5 * time.Second,
+			scripts: []string{asLocks() + queueing},
+			wait:    5 * time.Second, want: ErrHeld, also: context.DeadlineExceeded, says: "/a: held by bob@10.0.0.5 for 12s, 5s ago", took: 5 * time.Second,
+		},
+		"ended at the deadline, with the holder of that time": {
+			scripts: []string{asLocks() + queueing, asLocks() + info("/a", "8", "account=eve;address=10.0.0.6;held=1.500;mine=no;") + bye},
+			wait:    5 * time.Second, want: ErrHeld, also: context.DeadlineExceeded, says: "/a: held by eve@10.0.0.6 for 2s", took: 5 * time.Second,
+		},
+		"ended at the deadline although the server does not answer any more": {
+			scripts: []string{asLocks() + queueing, "hang"},
+			wait:    5 * time.Second, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s, 5s ago", took: 6 * time.Second,
+		},
+		"ended by the option Wait": {
+			scripts: []string{asLocks() + queueing, asLocks() + info("/a", "7", bob) + bye},
+			limit:   5 * time.Second, want: ErrHeld, also: context.DeadlineExceeded, says: "/a: held by bob@10.0.0.5 for 12s", took: 5 * time.Second,
+		},
+		"ended by a cancel, with the last known holder": {
+			scripts: []string{asLocks() + queueing},
+			cancel:  5 * time.Second, want: ErrHeld, also: canceled, says: "/a: held by bob@10.0.0.5 for 12s, 5s ago; the wait ended: canceled by the test", took: 5 * time.Second,
+		},
+		"ended by a cancel, before the server answers": {
+			scripts: []string{"hang"},
+			cancel:  time.Second, want: ErrUnreachable, also: canceled, says: "/a: 10.0.0.1:21: canceled by the test", took: time.Second,
 		},
 		"released if it is granted while ctx ends": {
 			scripts: []string{asLocks() + "> MKD /a\n! 500ms\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
-			cancel:  200 * time.Millisecond, want: canceled, says: canceled.Error(), took: time.Second,
+			cancel:  200 * time.Millisecond, want: canceled, says: "/a: canceled by the test", took: time.Second,
 		},
 		"adopted after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
@@ -174,7 +196,7 @@ func TestAnAcquireIs(t *testing.T) {
 					defer time.AfterFunc(c.cancel, func() { cancel(canceled) }).Stop()
 				}
 				o := s.options()
-				o.TryOnce, o.Shared = c.once, c.shared
+				o.TryOnce, o.Shared, o.Wait = c.once, c.shared, c.limit
 				if c.wait > 0 {
 					limited, cancel := context.WithTimeout(ctx, c.wait)
 					defer cancel()

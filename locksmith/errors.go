@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Each error of this package matches one of these. An error at the end of a context also matches the error and the cause of that context.
+// Each error of this package matches one of these, or the error and the cause of a context that has ended.
 var (
 	// ErrHeld: another client holds the lock. The error is a *HeldError.
 	ErrHeld = errors.New("held by another client")
@@ -31,9 +31,12 @@ var (
 	ErrReleased = errors.New("the lock was released")
 	// ErrUnknown: the reply to MKD or RMD was lost, so the lock may be held until its age ends; or the server cannot check the lock at the moment.
 	ErrUnknown = errors.New("the lock's state is not known")
-	// ErrTransfer: a transfer failed although the server permits it: the source or the destination failed, the file has another size than
-	// announced, or the server replied that it cannot do it now (4xx).
+	// ErrTransfer: a transfer failed although the server permits it: the data connection was lost, the file on the server has another size, or the server
+	// replied that it cannot do it now (4xx). The same transfer may succeed later.
 	ErrTransfer = errors.New("the transfer failed")
+	// ErrLocal: the reader of Put or the writer of Get failed, or the reader does not have the announced size. The error also matches that of the reader
+	// or writer.
+	ErrLocal = errors.New("the source or the destination failed")
 )
 
 // HeldError describes the holder of a lock that was refused. It matches ErrHeld.
@@ -41,11 +44,13 @@ type HeldError struct {
 	Path    string
 	Holder  string        // account@address; "" if unknown
 	Note    string        // of the holder, see [Options]; "": none
-	Held    time.Duration // the time since the grant; 0 if unknown
+	Held    time.Duration // the time from the grant to the server's answer; 0 if unknown
+	Age     time.Duration // the time since that answer, at the end of a wait; 0: now
 	Waiting int           // the length of the queue; 0 if unknown
 }
 
-// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue". A note follows the holder in parentheses.
+// Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue". A note follows the holder in parentheses, and ", 20s ago" the
+// time if Age is a second or more.
 func (e *HeldError) Error() string {
 	text := e.Path + ": held by another client"
 	if e.Holder != "" {
@@ -56,6 +61,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.Holder != "" || e.Held > 0 {
 		text += " for " + e.Held.Round(time.Second).String()
+	}
+	if e.Age >= time.Second {
+		text += ", " + e.Age.Round(time.Second).String() + " ago"
 	}
 	if e.Waiting > 0 {
 		text += fmt.Sprintf("; %d in the queue", e.Waiting)

@@ -73,9 +73,8 @@ var config = locksmith.Config{Address: "ftp.example.com", User: "phoneacc", Pass
 
 // A nightly job: it waits for the lock at most an hour, works, and fails if the lock was lost meanwhile.
 func ExampleDo() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	err := locksmith.Do(ctx, config, "/phone_lock", locksmith.Options{}, func(ctx context.Context, lock *locksmith.Lock) error {
+	options := locksmith.Options{Wait: time.Hour}
+	err := locksmith.Do(context.Background(), config, "/phone_lock", options, func(ctx context.Context, lock *locksmith.Lock) error {
 		// ctx ends before another client can have the lock.
 		return lock.Put(ctx, "/phone.tsv", strings.NewReader("alice\t12345\n"), -1)
 	})

@@ -130,6 +130,27 @@ func TestAcquireWaitsForTheServerWithoutADeadline(t *testing.T) {
 	})
 }
 
+// A client that queues while the server restarts has lost the reply to MKD. That is no news for people.
+func TestARestartIsAnOutageForAClientThatQueues(t *testing.T) {
+	inBubble(t, []string{asLocks() + strings.TrimSuffix(queueing, "hang") + "drop", "", asLocks() + "> SITE WAIT 20\n< 200 ok\n" + grant42 + sendRMD}, func(t *testing.T, s *scripted) {
+		o := s.options()
+		var why []error
+		o.OnWait = func(err error) { why = append(why, err) }
+		l := mustAcquire(t, o)
+		if len(why) != 3 || !errors.Is(why[0], ErrHeld) {
+			t.Fatal(why)
+		}
+		for _, err := range why[1:] {
+			if !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrUnreachable) || err.Error() != "10.0.0.1:21: the server hung up" {
+				t.Error(err)
+			}
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestErrorsMatchTheContextAndItsCause(t *testing.T) {
 	cause := errors.New("the operator stopped it")
 	inBubble(t, []string{asLocks() + "> MKD /a\nhang", "hang", "hang", asLocks() + grant42 + sendRMD}, func(t *testing.T, s *scripted) {
@@ -142,7 +163,7 @@ func TestErrorsMatchTheContextAndItsCause(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		_, err = Stat(ctx, o.Config, "/a")
 		failed = append(failed, err)
-		_, err = Join(ctx, o.Config, "/a", 1)
+		_, err = Join(ctx, o.Config, Ticket{Token: 1, Path: "/a"}, Options{})
 		l := mustAcquire(t, o)
 		failed = append(failed, err, l.Put(ctx, "/f", strings.NewReader(""), 0))
 		for range 20 { // the connection stays
@@ -195,6 +216,9 @@ func TestAHoldWithoutATokenIsNoHolder(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	if text := (Unsupported{}).Error(); text != "the server supports all features" {
+		t.Error(text)
+	}
 	aged := strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK AGE 2\n< 200 ok\n> SITE WAIT 0", 1)
 	noted := strings.Replace(strings.Replace(asLocks(), "> SITE WAIT 0", "> SITE LOCK NOTE web3 4711 ?x? "+strings.Repeat("é", 33)+"\n< 200 ok\n> SITE WAIT 0", 1),
 		"<  SITE LOCKS\n", "<  SITE LOCK NOTE\n<  SITE LOCKS\n", 2)
@@ -263,28 +287,4 @@ func TestALockThatIsCheckedAllTheTimeIsRenewed(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A lock that the parent process holds is checked, but neither adopted nor released.
-func TestJoin(t *testing.T) {
-	mine := info("/a", "43", "mine=job;left=355.000;age=360.000;")
-	inBubble(t, []string{asLocks() + mine + mine + "drop", asLocks() + gone + bye}, func(t *testing.T, s *scripted) {
-		c := s.options().Config
-		c.Check = time.Second
-		l, err := Join(t.Context(), c, "/a", 42) // the holder had to connect again
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-l.Context().Done()
-		if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
-	})
-	for _, other := range []string{gone, info("/a", "43", bob), info("/a", "41", "mine=job;")} {
-		inBubble(t, []string{asLocks() + other + bye}, func(t *testing.T, s *scripted) {
-			if _, err := Join(t.Context(), s.options().Config, "/a", 42); !errors.Is(err, ErrLost) {
-				t.Error(err)
-			}
-		})
-	}
 }

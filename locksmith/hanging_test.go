@@ -69,7 +69,7 @@ func TestPutLimitsTheRemovalOfItsTemporaryFile(t *testing.T) {
 	inBubble(t, []string{asOthers() + asked + same + same + sendRMD, asOthers() + broken + "> DELE " + part + "\nhang"}, func(t *testing.T, s *scripted) {
 		l := mustAcquire(t, s.options())
 		began := time.Now()
-		if err := l.Put(t.Context(), "/f", strings.NewReader("ab"), 3); !errors.Is(err, ErrTransfer) {
+		if err := l.Put(t.Context(), "/f", strings.NewReader("ab"), 3); !errors.Is(err, ErrLocal) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 8*time.Second {

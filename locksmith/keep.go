@@ -80,14 +80,11 @@ func (l *Lock) check(ctx context.Context, s *session) error {
 	if held, err := l.confirm(ctx, s); held || err != nil {
 		return err
 	}
-	if l.joined {
-		return fmt.Errorf("%w: %s: the job does not hold it", ErrLost, l.path)
-	}
 	return l.renew(ctx, s) // the reply has the reason of the loss
 }
 
 // confirm requests the facts of the lock, and reports whether they contain the hold. The token of a joined lock grows when its holder connects
-// again.
+// again; only the first time it may have grown more than once. A joined lock that the facts do not contain is lost.
 func (l *Lock) confirm(ctx context.Context, s *session) (bool, error) {
 	sent := now()
 	i, err := s.status(ctx, l.name)
@@ -95,13 +92,14 @@ func (l *Lock) confirm(ctx context.Context, s *session) (bool, error) {
 		return false, err
 	}
 	h, ok := i.find(func(h Holder) bool {
-		return h.own && h.Token == l.Token() || l.joined && h.Mine && h.Token >= l.Token()
+		return h.own && h.Token == l.Token() || l.joined && h.Mine && (h.Token == l.Token() || h.adopted == l.Token() || !l.found && h.Token > l.Token())
 	})
-	if l.joined {
-		h.grace = 0 // it counts for the holder's connection
-	}
-	if ok {
+	switch {
+	case ok:
+		l.found = true
 		l.confirmed(h, sent)
+	case l.joined:
+		return false, l.notJoined(i)
 	}
 	return ok, nil
 }
@@ -138,7 +136,7 @@ func (l *Lock) checkDirectory(ctx context.Context, s *session) error {
 	switch {
 	case err != nil:
 		return err
-	case l.directory.command == "": // the first mark, or a server that shows none
+	case l.directory.command == "" && (got.exists || got.command == "" || !l.joined): // the first mark, or a server that shows none
 		if got.exists {
 			l.directory = got
 		}

@@ -16,6 +16,8 @@ type lease struct {
 	grace  time.Duration // from the end of the connection to the end of the lock; 0: no limit
 	age    time.Duration // from the grant or a renewal to the end of the lock; 0: no limit
 	idle   time.Duration // from the last command to the end of the lock; 0: no limit
+	most   time.Duration // left if the holder sends commands; 0: unknown, or no limit
+	closed bool          // of a joined lock: the connection of its holder has ended
 	margin time.Duration // from the end of the lock's context to the end of the lease; 0: two seconds, or a fifth of the shortest limit
 }
 
@@ -57,16 +59,33 @@ func (l lease) shortest() time.Duration {
 	return shortest
 }
 
+// tooShort returns why the lease is too short for the margin; "" if it is not.
+func (l lease) tooShort() string {
+	if shortest := l.shortest(); shortest <= 2*l.margin {
+		return fmt.Sprintf("the lock can end after %s, which is too short for a margin of %s", shortest, l.margin)
+	}
+	return ""
+}
+
 // expired returns the error of a lock whose lease has ended.
 func (l lease) expired(path string, at time.Time) error {
 	silent := at.Sub(l.asOf).Round(time.Second)
 	switch {
 	case l.end().IsZero():
 		return fmt.Errorf("%w: %s: no answer from the server for %s", ErrUnknown, path, silent)
-	case l.grace > 0 && l.end().Equal(l.asOf.Add(l.grace)) || l.left == l.idle:
+	case l.closed:
+		return fmt.Errorf("%w: %s: the connection of its holder has ended", ErrLost, path)
+	case l.grace > 0 && l.end().Equal(l.asOf.Add(l.grace)) || l.left == l.idle || l.idle > 0 && l.left < l.most:
 		return fmt.Errorf("%w: %s: no answer from the server for %s: it may have ended the lock", ErrLost, path, silent)
 	}
 	return fmt.Errorf("%w: %s: its age of %s is over", ErrLost, path, l.age)
+}
+
+// isClosed reports whether the limit of the lease counts from the end of the holder's connection. Else it counts from the grant or a renewal: held is
+// the time since the grant.
+func (l lease) isClosed(held time.Duration) bool {
+	byAge := l.age > 0 && (held+l.most-l.age).Abs() < 10*time.Millisecond // both are rounded
+	return l.most > 0 && l.most <= l.grace && !byAge
 }
 
 // now returns the time of the leases. On Linux it includes the time in which the machine was suspended.

@@ -30,6 +30,7 @@ type Lock struct {
 	turn      chan struct{} // holds a value while a goroutine uses the connection
 	s         *session      // for the goroutine that has the turn; it may be broken
 	holds     bool          // s is the connection of the hold; for the goroutine that has the turn
+	found     bool          // the facts have contained the hold; for the goroutine that has the turn
 	directory directory     // on a server without facts; for the goroutine that has the turn
 
 	mu      sync.Mutex
@@ -90,6 +91,7 @@ func (l *Lock) confirmed(h Holder, sent time.Time) {
 	l.mu.Lock()
 	l.token, l.lease = h.Token, h.lease
 	l.lease.asOf, l.lease.margin = sent, l.o.Margin
+	l.lease.closed = l.joined && l.lease.isClosed(h.Held)
 	l.mu.Unlock()
 	l.watch()
 }
@@ -229,8 +231,8 @@ func (l *Lock) endedError(ctx context.Context, err error) error {
 	return err
 }
 
-// Release releases the lock, aborts its transfers, and closes the connection. The error is [ErrLost] if the lock was lost before, [ErrUnknown] if it
-// may still be held. A further call returns the same result.
+// Release releases the lock, aborts its transfers, and closes the connection. It checks a joined lock instead of releasing it. The error is [ErrLost] if
+// the lock was lost before, [ErrUnknown] if the server does not answer: the lock may still be held. A further call returns the same result.
 //
 // The error is [ErrRefused] if the lock is still held, because there are files in it, or locks below it. Nothing checks or renews it any more, and it
 // ends after its connection, or by its age. Release may be called again before that.
@@ -249,8 +251,13 @@ func (l *Lock) Release(ctx context.Context) error {
 	work, cancel := context.WithTimeout(late, l.e.Timeout)
 	defer cancel()
 	err := l.takeTurn(work)
-	if !l.joined && (l.result == nil || errors.Is(l.result, ErrUnknown)) {
-		if l.result = l.noAnswer(); err == nil {
+	if l.result == nil || errors.Is(l.result, ErrUnknown) {
+		switch {
+		case err != nil:
+			l.result = l.noAnswer()
+		case l.joined:
+			l.result = l.checkLast(work)
+		default:
 			l.result = l.sendRMD(work)
 		}
 	}

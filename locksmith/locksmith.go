@@ -14,7 +14,8 @@
 //
 // # Caveats
 //
-//   - If an administrator breaks the lock, the context ends up to a second later. Let ftplockd protect the files, or compare fencing tokens.
+//   - If an administrator breaks the lock, or the holder of a joined lock releases it, the context ends up to a second later, or within the grace if
+//     the network fails too. Let ftplockd protect the files, or compare fencing tokens.
 //   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Err]
 //     is exact.
 //   - Other servers lack the features in [Lock.Unsupported]. There a lock is lost when its directory is gone or has another time (vsftpd reports
@@ -26,8 +27,9 @@
 //
 // # Errors
 //
-// Errors match, with errors.Is, one of [ErrHeld], [ErrRefused], [ErrLogin], [ErrUnreachable], [ErrTLS], [ErrLost], [ErrReleased], [ErrUnknown] and
-// [ErrTransfer]. An error at the end of a context matches context.Canceled or context.DeadlineExceeded, and the cause of the context.
+// Errors match, with errors.Is, one of [ErrHeld], [ErrRefused], [ErrLogin], [ErrUnreachable], [ErrTLS], [ErrLost], [ErrReleased], [ErrUnknown],
+// [ErrTransfer] and [ErrLocal], or they are the end of a context: then they match context.Canceled or context.DeadlineExceeded, and the cause of the
+// context. An error can match several of these.
 //
 // Start reading at [Do].
 package locksmith
@@ -54,16 +56,28 @@ type Options struct {
 	// Margin is the time from the end of Lock.Context to the time when the server can grant the lock to another client. Acquire returns ErrRefused
 	// if the lock can end within twice the margin. 0: two seconds, or a fifth of the shortest limit of the lock.
 	Margin time.Duration
+	// Wait limits the wait for the lock and the server, as a deadline of ctx does. The error then matches context.DeadlineExceeded. 0: until ctx ends.
+	Wait time.Duration
 	// OnWait, if it is set, is called each time a try has failed and another one follows. The error is a *HeldError, or matches ErrUnreachable or
-	// ErrUnknown. Acquire waits until OnWait returns.
+	// ErrUnknown. In the queue of ftplockd a try takes 20 s, so OnWait is called that often, and not when the holder changes. Acquire waits until
+	// OnWait returns.
 	OnWait func(error)
+}
+
+// limit returns ctx with the deadline of Wait.
+func (o Options) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.Wait > 0 {
+		return context.WithTimeout(ctx, o.Wait)
+	}
+	return context.WithCancel(ctx)
 }
 
 // Acquire acquires a lock. The name is an absolute path, or relative to the directory after login. While another client holds the lock, or the server
 // cannot be reached, Acquire waits until ctx ends. It does not wait if the host is unknown.
 //
-// An error at the end of ctx also is a *[HeldError] if another client holds the lock, or matches [ErrUnreachable]. [ErrUnknown] means that a reply was
-// lost which may have granted the lock. ftplockd undoes such a grant by itself.
+// An error at the end of ctx also is a *[HeldError] if another client holds the lock, or matches [ErrUnreachable]. If a deadline ended ctx, Acquire first
+// requests the present holder, for up to a second. [ErrUnknown] means that a reply was lost which may have granted the lock. ftplockd undoes such a
+// grant by itself.
 //
 // The lock does not end with ctx: it is held until Release, or until it is lost.
 func Acquire(ctx context.Context, c Config, name string, o Options) (*Lock, error) {
@@ -76,8 +90,9 @@ func TryAcquire(ctx context.Context, c Config, name string, o Options) (*Lock, e
 	return acquire(ctx, c, name, o, true)
 }
 
-// Do acquires the lock, calls f, and releases the lock. The context of f ends with ctx, and when the lock is lost; then its cause is the error of
-// the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] as for [Lock.Release].
+// Do acquires the lock, calls f, and releases the lock, also if ctx has ended. The context of f ends with ctx, and when the lock is lost; then its cause
+// is the error of the lock. [Options].Wait limits only the wait for the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f
+// may have run without the lock, and [ErrRefused] as for [Lock.Release].
 func Do(ctx context.Context, c Config, name string, o Options, f func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := Acquire(ctx, c, name, o)
 	if err != nil {
@@ -110,27 +125,4 @@ func Stat(ctx context.Context, c Config, name string) (Status, error) {
 		err = fmt.Errorf("%w: %s", ErrRefused, i.refusal)
 	}
 	return i, withEnd(ctx, err)
-}
-
-// Join returns a lock that another connection of the job holds, for instance one of the parent process. path and token are [Lock.Path] and
-// [Lock.Token] of that lock, and the JobKey of c is its [Lock.JobKey]. Both locks end together. Release does not release the lock of the other
-// connection. The error is [ErrLost] if the job does not hold the lock. On a server without tokens, Join only checks whether the directory exists.
-func Join(ctx context.Context, c Config, path string, token uint64) (*Lock, error) {
-	e, err := c.resolve()
-	if err != nil {
-		return nil, err
-	}
-	s, err := connect(ctx, e)
-	if err != nil {
-		return nil, withEnd(ctx, err)
-	}
-	l := newLock(e, s, path, Options{})
-	l.joined, l.token = true, token
-	if err := l.check(ctx, s); err != nil {
-		l.end(err)
-		s.leave()
-		return nil, withEnd(ctx, err)
-	}
-	l.start()
-	return l, nil
 }

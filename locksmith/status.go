@@ -101,7 +101,7 @@ func (i *Status) add(pairs string) {
 	h := Holder{
 		Owner: facts["account"] + "@" + facts["address"], Note: facts["note"], Held: seconds("held"), Expires: seconds("left"), Shared: facts["shared"] == "yes",
 		Token: token, Mine: facts["mine"] == "session" || facts["mine"] == "job", own: facts["mine"] == "session",
-		lease: lease{left: seconds("left"), grace: seconds("grace"), age: seconds("age"), idle: seconds("idle")},
+		lease: lease{left: seconds("left"), grace: seconds("grace"), age: seconds("age"), idle: seconds("idle"), most: seconds("longest")},
 	}
 	h.adopted, _ = strconv.ParseUint(facts["adopted"], 10, 64)
 	i.Held, i.Holders = true, append(i.Holders, h)
@@ -147,7 +147,8 @@ const (
 	FeatureMaxAge Feature = "max age"
 	// FeatureShared: several clients can hold one lock (Options.Shared).
 	FeatureShared Feature = "shared"
-	// FeatureQueue: waiting clients get the lock in the order in which they asked. Without it, Acquire tries at random times.
+	// FeatureQueue: waiting clients get the lock in the order in which they asked; a restart of the server forgets the order. Without it, Acquire
+	// tries at random times.
 	FeatureQueue Feature = "queue"
 	// FeatureStaged: the server publishes an upload in one step. Without it, Put uploads to a temporary name and renames it.
 	FeatureStaged Feature = "staged uploads"
@@ -163,6 +164,9 @@ func (u Unsupported) Has(f Feature) bool { return slices.Contains(u, f) }
 
 // Error is of the form "the server does not support max age, shared".
 func (u Unsupported) Error() string {
+	if len(u) == 0 {
+		return "the server supports all features"
+	}
 	var names []string
 	for _, f := range u {
 		names = append(names, string(f))

@@ -18,8 +18,11 @@ import (
 //
 // A transfer has a connection of its own, which acts for the lock by its JobKey. So the first connection can check the lock meanwhile.
 //
-// The error matches ErrRefused if the server refuses the transfer, and ErrTransfer if the transfer fails. If the reply to the last rename was lost, the error reports that the result is
-// unknown. When ctx ends, Put returns as soon as r's Read returns, or a few seconds later if the server does not answer.
+// Put tries once. The error matches [ErrLocal] if r fails, and [ErrRefused] if the server refuses the transfer; then the file is not changed. After
+// [ErrUnreachable] or [ErrTransfer], and if ctx or the lock has ended, the result is unknown, because the last reply may have been lost: the file is the
+// old or the new one. While the lock is held, Put may be called again after these, with a reader that begins anew.
+//
+// When ctx ends, Put returns as soon as r's Read returns, or a few seconds later if the server does not answer.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
@@ -66,7 +69,7 @@ func transferError(name string, err error) error {
 	case err == nil, is(ErrLost), is(ErrReleased), is(ErrUnknown), is(ErrRefused), is(ErrTransfer), is(ErrTLS), is(ErrLogin),
 		is(context.Canceled), is(context.DeadlineExceeded):
 		return err
-	case is(ErrUnreachable):
+	case is(ErrUnreachable), is(ErrLocal):
 		return fmt.Errorf("%s: %w", name, err)
 	case errors.As(err, &replied) && replied.Code >= 500:
 		return fmt.Errorf("%w: %s: %s", ErrRefused, name, plain(err))
@@ -131,9 +134,11 @@ func (u *upload) read(p []byte) (int, error) {
 	case u.ctx.Err() != nil:
 		err = ended(u.ctx)
 	case u.size >= 0 && u.sent > u.size:
-		err = fmt.Errorf("the source has more than the announced %d bytes", u.size)
+		err = localError(fmt.Errorf("the source has more than the announced %d bytes", u.size))
 	case err == io.EOF && u.size >= 0 && u.sent < u.size:
-		err = fmt.Errorf("the source has %d bytes instead of the announced %d", u.sent, u.size)
+		err = localError(fmt.Errorf("the source has %d bytes instead of the announced %d", u.sent, u.size))
+	case err != nil && err != io.EOF:
+		err = localError(err)
 	case err == io.EOF && u.target == u.name: // no rename follows
 		if lost := u.lock.checkHeld(); lost != nil {
 			err = lost
@@ -167,12 +172,12 @@ func (u *upload) rename() error {
 	err := u.s.ftp.Rename(u.target, u.name)
 	if u.s.broken() != nil { // the reply was lost
 		u.target = ""
-		return fmt.Errorf("the reply to the rename was lost, so the file may be published: %w", err)
+		return fmt.Errorf("the reply to the rename was lost, so the file may be published: %w", u.s.broken())
 	}
 	return err
 }
 
-// Get downloads a file under the lock and returns the number of bytes that were written to w. The errors are those of Put. If the download is cut off, the error also matches
+// Get downloads a file under the lock and returns the number of bytes that were written to w. The errors are those of Put; [ErrLocal] means that w fails. If the download is cut off, the error also matches
 // io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns, or a few
 // seconds later if the server does not answer.
 func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (written int64, err error) {
@@ -181,6 +186,23 @@ func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (written int64
 		return err
 	})
 	return written, err
+}
+
+// localError returns an error of a reader or writer of the caller.
+func localError(err error) error {
+	return &causedError{errors.New(plain(err)), []error{ErrLocal, err}}
+}
+
+// destination marks the errors of a writer.
+type destination struct{ io.Writer }
+
+// Write implements io.Writer.
+func (d destination) Write(p []byte) (int, error) {
+	n, err := d.Writer.Write(p)
+	if err != nil {
+		err = localError(err)
+	}
+	return n, err
 }
 
 // download copies a file to w.
@@ -193,7 +215,7 @@ func download(s *session, name string, w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	written, err := io.Copy(w, r)
+	written, err := io.Copy(destination{w}, r)
 	cut := errors.Is(err, io.ErrUnexpectedEOF) // some servers end TLS without close_notify, which is no error if the length is right
 	if err != nil && !cut {
 		s.abort(err)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -48,6 +49,7 @@ func TestPut(t *testing.T) {
 		want           error
 		says           string
 		lost           bool
+		isLocal        bool
 	}{
 		"stores under a temporary name elsewhere, and renames": {
 			lock: asOthers() + asked + same + same + same + sendRMD, transfer: asOthers() + announce + stored + rename + "< 250 ok\n" + bye,
@@ -78,7 +80,11 @@ func TestPut(t *testing.T) {
 		},
 		"aborts when the source is shorter than announced": {
 			lock: asOthers() + asked + same + same + sendRMD, transfer: asOthers() + announce + passive + broken + "< 426 cut\n" + remove + bye,
-			source: strings.NewReader("ab"), want: ErrTransfer, says: "/f: the source has 2 bytes instead of the announced 3",
+			source: strings.NewReader("ab"), want: ErrLocal, says: "/f: the source has 2 bytes instead of the announced 3",
+		},
+		"aborts when the source fails": {
+			lock: asOthers() + asked + same + same + sendRMD, transfer: asOthers() + announce + passive + broken + "< 426 cut\n" + remove + bye,
+			source: io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(errSource)), want: errSource, says: "/f: the source failed", isLocal: true,
 		},
 		"reports that the server cannot do it now": {
 			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + announce + passive + "> STOR /f\n< 450 /f: busy\n" + bye,
@@ -106,6 +112,9 @@ func TestPut(t *testing.T) {
 				}
 				err := l.Put(t.Context(), "/f", source, 3)
 				oneLine(t, err)
+				if local := c.isLocal || c.want == ErrLocal; local != errors.Is(err, ErrLocal) || local && errors.Is(err, ErrTransfer) {
+					t.Errorf("ErrLocal: %v", err)
+				}
 				if c.want != nil && !errors.Is(err, c.want) || c.says != "" && (err == nil || err.Error() != c.says) || c.want == nil && c.says == "" && err != nil {
 					t.Error(err)
 				}
@@ -127,7 +136,7 @@ func TestGet(t *testing.T) {
 		whole  bool // it succeeds
 	}{
 		"downloads what has no known size": {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata abc\n< 226 done\n", got: "abc", whole: true},
-		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource, also: ErrTransfer},
+		"reports that the writer failed":   {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata abc\n", refuse: true, want: errSource, also: ErrLocal},
 		"reports that the file is cut off": {script: "> SIZE /f\n< 213 3\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 226 done\n" + bye, got: "ab", want: io.ErrUnexpectedEOF, also: ErrTransfer},
 		"reports that the server aborted":  {script: "> SIZE /f\n< 550 no\n" + passive + "> RETR /f\n< 150 go\ndata ab\n< 550 disk error\n", got: "ab", want: ErrRefused},
 	} {

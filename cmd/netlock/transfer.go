@@ -170,13 +170,17 @@ func (s *settings) withLock(ctx context.Context, arg, action string, do func(con
 // abortTimeout is the time for a transfer to end when its lock is lost, or after a signal.
 const abortTimeout = 3 * time.Second
 
+// inheritTimeout limits the wait for a server that does not answer. By then the netlock that holds the lock has lost it.
+const inheritTimeout = 15 * time.Second
+
 // inherit returns the lock of the netlock that runs this process, or an error if that does not hold it any more.
 func inherit(ctx context.Context, t *target) (*locksmith.Lock, error) {
 	t.connect.JobKey = os.Getenv(jobKeyVariable)
 	ctx, cancel := t.withDeadline(ctx)
 	defer cancel()
 	token, _ := strconv.ParseUint(os.Getenv(tokenVariable), 10, 64) // it is empty for a server other than ftplockd
-	lock, err := locksmith.Join(ctx, t.connect, os.Getenv(pathVariable), token)
+	ticket := locksmith.Ticket{Token: token, JobKey: t.connect.JobKey, Path: os.Getenv(pathVariable)}
+	lock, err := locksmith.Join(ctx, t.connect, ticket, locksmith.Options{Wait: inheritTimeout})
 	return lock, classify(err, t)
 }
 
