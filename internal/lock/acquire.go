@@ -172,10 +172,8 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 	case failed != nil:
 		st.notMade(c, failed, now, out)
 	case c.addsDirectory: // record it in each shared hold: the last one removes it
-		for _, is := range c.node.holds {
-			h := is.Hold
-			h.Directory = id
-			out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: c.record.By, At: now})
+		for _, h := range c.node.holds {
+			out.setDirectory(h, id, c.record.By, now)
 		}
 	default:
 		r := c.record

@@ -87,6 +87,9 @@ func (st *State) applyEnded(r *Record) {
 			st.timers.set(&n.timer, n.delay)
 		}
 	}
+	if s := st.sessions[r.By.Session]; s != nil && r.Cause == CauseRelease { // it has ended a later hold than the one that it lost
+		st.forgiveLoss(s, r.Hold.Name)
+	}
 	if len(n.holds) == 0 {
 		n.lastFreed = r.At.Boot
 	}
@@ -131,6 +134,13 @@ func (s *sessionState) noteLoss(r *Record, note string) {
 	}
 	s.lost[r.Hold.Name] = LostError{
 		Name: r.Hold.Name, Token: r.Hold.Token, Cause: r.Cause, Limit: r.Limit, By: r.By, Note: note, At: r.At,
+	}
+}
+
+// forgiveLoss deletes the note that the session lost a hold of the name.
+func (st *State) forgiveLoss(s *sessionState, name Name) {
+	if delete(s.lost, name); len(s.lost) == 0 && !s.lostMany {
+		delete(st.losers, s)
 	}
 }
 

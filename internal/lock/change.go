@@ -96,8 +96,4 @@ type lossForgiven struct {
 	name Name
 }
 
-func (d lossForgiven) applyTo(st *State) {
-	if delete(d.s.lost, d.name); len(d.s.lost) == 0 && !d.s.lostMany {
-		delete(st.losers, d.s)
-	}
-}
+func (d lossForgiven) applyTo(st *State) { st.forgiveLoss(d.s, d.name) }

@@ -194,6 +194,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hol
 		a := &acquisition{session: s.s, name: n, wake: wake, vacancies: t.st.vacancies.Load()}
 		a.diskFree = t.disk != nil && t.disk.Free(n)
 		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
+		// A session that starts to wait needs no check: the watch of the directories ends the hold, usually within a second.
 		if held, ok := err.(*HeldError); ok && !checked && held.Name == n && t.endIfHostRemoved(ctx, n) {
 			continue
 		}
@@ -262,7 +263,8 @@ func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why st
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.breakUp(n, token, by, why, now, out) })
 }
 
-// HostGone ends a hold whose directory a program on the host removed. It does nothing while a write under the hold is under way.
+// HostGone ends a hold whose directory a program on the host removed, and those that share this directory. It does nothing while a write
+// under the hold is under way.
 func (t *Table) HostGone(ctx context.Context, h Hold) error {
 	if err := t.checkValid(); err != nil {
 		return err

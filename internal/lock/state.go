@@ -207,6 +207,12 @@ func (n *node) byToken(t Token) *liveHold {
 	return nil
 }
 
+// isOldest reports whether the hold is the oldest one of its name that stands.
+func (st *State) isOldest(h Hold) bool {
+	n := st.nodes[h.Name]
+	return n != nil && len(n.holds) > 0 && n.holds[0].Token == h.Token
+}
+
 // shares reports whether the holds are shared. The node must be held.
 func (n *node) shares() bool { return n.holds[0].Shared }
 

@@ -98,32 +98,36 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	return t, nil
 }
 
-// checkDirectories compares the holds with their directories. A hold whose directory cannot be read stands; hostdir.Disk.Watch compares it
-// later.
+// checkDirectories compares the directories of all locks with their holds. A hold whose directory cannot be read stands; hostdir.Disk.Watch
+// compares it later.
 func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 	if t.disk == nil {
 		return nil
 	}
 	for _, h := range holds {
-		if h.Job { // it never has a directory
+		if h.Job || !t.st.isOldest(h) { // without a directory, or with that of the oldest hold of the name
 			continue
 		}
-		id, gone, err := t.disk.Restore(ctx, h)
-		switch {
-		case err != nil:
-			t.logger.Error("the directory of a lock cannot be read; the lock stays held", "lock", h.Name, "err", err)
-			err = ctx.Err()
-		case gone:
-			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
-		case id != h.Directory:
-			h.Directory = id
-			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h, now, out) })
-		}
-		if err != nil {
+		if err := t.checkDirectory(ctx, h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkDirectory compares the directory of the oldest hold of a name with the disk. The result counts for all holds of the name.
+func (t *Table) checkDirectory(ctx context.Context, h Hold) error {
+	id, gone, err := t.disk.Restore(ctx, h)
+	switch {
+	case err != nil:
+		t.logger.Error("the directory of a lock cannot be read; the lock stays held", "lock", h.Name, "err", err)
+		return ctx.Err()
+	case gone:
+		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
+	default:
+		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h.Name, id, now, out) })
+	}
+	return err
 }
 
 // result is what the table returns of an outcome that it has applied.
