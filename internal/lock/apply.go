@@ -72,7 +72,7 @@ func (st *State) applyEnded(r *Record) {
 		return
 	}
 	note := r.Note
-	if c := n.claim; c != nil && !c.isGrant && c.record.Hold.Token == h.Token {
+	if c := n.claim; c != nil && c.kind != claimGrant && c.record.Hold.Token == h.Token {
 		n.claim, note = nil, c.record.Note
 		st.unexclude(n) // nothing was granted there meanwhile
 	}
@@ -104,7 +104,7 @@ func (st *State) applyChanged(r *Record) {
 	if h == nil {
 		return
 	}
-	if c := n.claim; c != nil && c.addsDirectory {
+	if c := n.claim; c != nil && c.kind == claimFiles {
 		n.claim = nil
 		st.expected -= c.expects
 		st.markDirty(n)
@@ -148,7 +148,7 @@ func (st *State) applyClaimed(c *claim) {
 	n := st.addNode(c.record.Hold.Name)
 	c.node, n.claim = n, c
 	st.expected += c.expects
-	if c.isGrant {
+	if c.kind == claimGrant {
 		st.pendingGrants++
 		st.accountOf(c.record.Hold.Owner.Account).holds++
 	}
@@ -166,7 +166,7 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	n.claim = nil
 	st.expected -= c.expects
-	if c.isGrant {
+	if c.kind == claimGrant {
 		st.pendingGrants--
 		st.accounts[c.record.Hold.Owner.Account].holds--
 	}

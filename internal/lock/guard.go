@@ -16,24 +16,48 @@ type writeScope struct {
 
 func (k writeScope) empty() bool { return len(k.pins)+len(k.excluded) == 0 }
 
-// permitAll decides whether the session may make all the writes now, and returns the holds that allow them. Its record pins these holds and
-// excludes the other locks that protect or contain one of the paths; scope lists both.
-func (st *State) permitAll(s *sessionState, writes []Write, paths []pathLocks, now Instant, out *outcome) (all []Permit, scope writeScope) {
-	all = make([]Permit, len(writes))
+// writeRequest has the writes that a session wants to make in one step.
+type writeRequest struct {
+	session *sessionState
+	writes  []Write
+	rules   *Rules      // the rules in force before the decision
+	paths   []pathLocks // by these rules, of each write
+}
+
+func newWriteRequest(s *sessionState, writes []Write, rules *Rules) (*writeRequest, error) {
+	r := &writeRequest{session: s, writes: writes, rules: rules, paths: make([]pathLocks, len(writes))}
 	for i, w := range writes {
-		for _, name := range paths[i].names() {
-			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.addsDirectory {
+		var err error
+		if r.paths[i], err = rules.locksOfPath(w.Path); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// permitAll decides whether the session may make all the writes now. The permits of the outcome are the holds that allow them. Its record
+// pins these holds and excludes the other locks that protect or contain one of the paths; the scope lists both.
+func (st *State) permitAll(r *writeRequest, now Instant, out *outcome) {
+	if st.rules != r.rules {
+		out.stale = true
+		return
+	}
+	var scope writeScope
+	all := make([]Permit, len(r.writes))
+	for i, w := range r.writes {
+		for _, name := range r.paths[i].names() {
+			if n := st.nodes[name]; n != nil && n.claim != nil && n.claim.kind != claimFiles {
 				out.busy = name
-				return nil, writeScope{}
+				return
 			}
 		}
 		var err error
-		if all[i], err = st.permit(s, w, paths[i], now); err != nil {
+		if all[i], err = st.permit(r.session, w, r.paths[i], now); err != nil {
 			out.refuse(err)
-			return nil, writeScope{}
+			return
 		}
 	}
-	for i, q := range paths {
+	for i, q := range r.paths {
 		for _, name := range slices.Concat(q.guards, q.lockable) {
 			scope.add(name, st.held(name))
 		}
@@ -45,8 +69,7 @@ func (st *State) permitAll(s *sessionState, writes []Write, paths []pathLocks, n
 		}
 	}
 	out.beginWrite(scope)
-	out.expects = scope.publications
-	return all, scope
+	out.permits, out.scope, out.expects = all, scope, scope.publications
 }
 
 // exclude decides whether the session may change directories now: whether no lock is held at or below the excluded names of the scope.

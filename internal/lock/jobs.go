@@ -38,9 +38,7 @@ func (s *Session) EndAt(n Name, at Time, why Cause) bool {
 // owner that the record is about. On a full disk only observers get it.
 func (t *Table) Remark(ctx context.Context, why Cause, hold Hold, path Name, note string) error {
 	r, err := t.decide(ctx, func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{
-			Kind: Published, Cause: why, Hold: hold, By: hold.Owner, At: now, Note: note, File: &Publication{Path: path},
-		})
+		out.publish(why, hold, hold.Owner, note, Publication{Path: path}, now)
 	})
 	if err != nil {
 		return err

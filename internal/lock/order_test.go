@@ -538,6 +538,25 @@ func TestALimitRefusalShowsTheQueue(t *testing.T) {
 	}
 }
 
+// A view agrees with MKD while the log is full or the server is suspended.
+func TestAViewShowsThatNoGrantCanBeRecorded(t *testing.T) {
+	b := newScene(t)
+	s := b.open("a")
+	next := func(want error) {
+		t.Helper()
+		v, err := s.View("/locks/x")
+		b.is(err, nil)
+		b.is(v.Next, want)
+	}
+	next(nil)
+	b.log.(*locktest.Memory).SetFull(true)
+	next(lock.ErrHeld)
+	b.suspended.Store(true)
+	if v, _ := s.View("/locks/x"); !errors.As(v.Next, new(*lock.SuspendedError)) {
+		t.Errorf("during a suspension: %v", v.Next)
+	}
+}
+
 // A lock is not free while its directory is being made or removed, or its parent is being renamed.
 func TestAViewShowsAChangeUnderWay(t *testing.T) {
 	b := withDirectories(t)

@@ -7,10 +7,19 @@ type outcome struct {
 	err     error
 	expects int // number of records that follow later and need room in the log, see State.expected
 
-	granted *Hold   // the hold of the session; nil: none
-	adopted Token   // with granted: token of the adopted hold; 0: none
+	granted *Hold // the hold of the session, which may be one of the records; nil: none
+	reply
+}
+
+// reply is the part of an outcome for the caller of the decision, beside the hold and the error.
+type reply struct {
+	adopted Token   // of a grant: token of the adopted hold; 0: none
 	claim   *claim  // a directory to make or remove now; nil: none
 	waiter  *waiter // the session waits now; nil: it does not
+
+	permits []Permit   // of permitAll: the holds that allow the writes
+	scope   writeScope // with permits
+	stale   bool       // of permitAll: a reload has replaced the rules, and nothing was decided
 }
 
 // reset prepares an outcome for the next decision.
@@ -61,7 +70,7 @@ func (o *outcome) needsRoom() bool {
 		return true
 	}
 	if o.claim != nil {
-		return o.claim.isGrant
+		return o.claim.kind == claimGrant
 	}
 	for i := range o.records {
 		r := &o.records[i]

@@ -9,7 +9,7 @@ import (
 func (st *State) end(h *liveHold, r Record, now Instant, out *outcome) {
 	r.Kind, r.Hold, r.At = Ended, h.Hold, now
 	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && r.Cause != CauseHostGone {
-		out.addClaim(&claim{record: r})
+		out.addClaim(&claim{kind: claimEnd, record: r})
 		return
 	}
 	out.records = append(out.records, r)
@@ -168,6 +168,6 @@ func (st *State) addDirectory(s *sessionState, name Name, out *outcome) {
 		out.busy = name
 	default:
 		out.expects = len(n.holds)
-		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, addsDirectory: true, expects: out.expects})
+		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, kind: claimFiles, expects: out.expects})
 	}
 }

@@ -273,7 +273,7 @@ func (t *Table) HostGone(ctx context.Context, h Hold) error {
 }
 
 // end makes a decision that ends a hold, removes the directory, and waits for the log.
-func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) error {
+func (t *Table) end(ctx context.Context, f decision) error {
 	r, err := t.decide(ctx, f)
 	if err == nil && r.claim != nil {
 		r, err = t.complete(ctx, r.claim)

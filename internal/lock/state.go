@@ -102,15 +102,23 @@ type cachedDeadline struct{ deadline, until Time }
 
 // claim is a change of a lock's directory that is under way. Nothing else changes the name meanwhile.
 type claim struct {
-	node          *node
-	record        Record  // the grant or end to apply when the disk has finished; with addsDirectory only its Hold and By count
-	isGrant       bool    // the record is a grant
-	addsDirectory bool    // the directory is for the files in a held lock
-	waiter        *waiter // with isGrant: the waiting session; nil: none
-	wake          func()  // with isGrant and no waiter: wakes the session, which may have to wait for the host
-	begun         bool    // the disk has begun
-	expects       int     // with addsDirectory: the number of its records
+	kind    claimKind
+	node    *node
+	record  Record  // the grant or end to apply when the disk has finished; of claimFiles only its Hold and By count
+	waiter  *waiter // of claimGrant: the waiting session; nil: none
+	wake    func()  // of claimGrant, without a waiter: wakes the session, which may have to wait for the host
+	begun   bool    // the disk has begun
+	expects int     // of claimFiles: the number of its records
 }
+
+// claimKind is the purpose of a claim.
+type claimKind uint8
+
+const (
+	claimGrant claimKind = iota + 1 // a grant: the disk makes the directory, or finds the name free
+	claimFiles                      // the disk makes a directory for the files in a held lock
+	claimEnd                        // the end of the last hold: the disk removes the directory
+)
 
 // waiter is a session in the queue for a lock.
 type waiter struct {
@@ -187,11 +195,11 @@ type pool struct {
 func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
 
 // taken reports whether the node is held, or a claim of a grant is under way.
-func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.isGrant }
+func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.kind == claimGrant }
 
 // ending reports whether the directory of the last hold is being removed. n may be nil.
 func (n *node) ending() bool {
-	return n != nil && n.claim != nil && !n.claim.isGrant && !n.claim.addsDirectory && len(n.holds) == 1
+	return n != nil && n.claim != nil && n.claim.kind == claimEnd && len(n.holds) == 1
 }
 
 // byToken returns the hold with the token, or nil.

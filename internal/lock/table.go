@@ -130,17 +130,18 @@ func (t *Table) checkDirectory(ctx context.Context, h Hold) error {
 	return err
 }
 
+// decision reads the State, and fills an outcome. It calls one named method of the State or the outcome.
+type decision func(now Instant, out *outcome)
+
 // result is what the table returns of an outcome that it has applied.
 type result struct {
+	reply
 	granted Hold
-	adopted Token
-	claim   *claim
-	waiter  *waiter
 	end     Position // of the last record in the log
 }
 
 // decideIfValid is decide for a server that may change locks, see Options.Valid.
-func (t *Table) decideIfValid(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+func (t *Table) decideIfValid(ctx context.Context, f decision) (result, error) {
 	if err := t.checkValid(); err != nil {
 		return result{}, err
 	}
@@ -162,13 +163,11 @@ func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) err
 // decide makes a decision, applies its records and appends them to the log, all in one step. While a change of the name is under way,
 // or the log has no room for records that end nothing, it waits and decides again. The errors are those of the decision, ctx
 // and the log. It does not wait for the write of its own records; a refusal waits for the records that it depends on, see awaitRefusal.
-func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+func (t *Table) decide(ctx context.Context, f decision) (result, error) {
 	for {
 		t.mu.Lock()
-		t.out.reset()
-		out := &t.out
-		now := t.clock.Now()
-		f(now, out)
+		out, now := &t.out, t.clock.Now()
+		token, room := t.checkLocked(f, now, out)
 		if out.busy != "" {
 			changed := t.nextChangeLocked(out.busy)
 			t.mu.Unlock()
@@ -182,20 +181,14 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 			}
 			continue
 		}
-		if token := t.nextTokenLocked() + Token(max(out.expects-1, 0)); out.needsRoom() && !t.log.Room(token) {
+		if !room {
 			t.mu.Unlock()
 			if err := t.log.MakeRoom(ctx, token); err != nil {
 				return result{}, err
 			}
 			continue
 		}
-		r, err := result{adopted: out.adopted, claim: out.claim, waiter: out.waiter}, out.err
-		if out.granted != nil {
-			r.granted = *out.granted
-		}
-		t.commitLocked(out)
-		r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
-		t.serveQueuesLocked(now)
+		r, err := t.takeLocked(out, now)
 		after := t.appended
 		t.mu.Unlock()
 		if err != nil {
@@ -203,6 +196,27 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 		}
 		return r, err
 	}
+}
+
+// takeLocked applies an outcome that checkLocked has found ready, serves the queues, and returns the reply and the error of the decision.
+func (t *Table) takeLocked(out *outcome, now Instant) (result, error) {
+	r, err := result{reply: out.reply}, out.err
+	if out.granted != nil {
+		r.granted = *out.granted
+	}
+	t.commitLocked(out)
+	r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
+	t.serveQueuesLocked(now)
+	return r, err
+}
+
+// checkLocked makes a decision and applies nothing. If the outcome is busy, or without room for records with tokens up to the token, the
+// decision has to wait, and to be made again. [Session.View] depends on the same check.
+func (t *Table) checkLocked(f decision, now Instant, out *outcome) (token Token, room bool) {
+	out.reset()
+	f(now, out)
+	token = t.nextTokenLocked() + Token(max(out.expects-1, 0))
+	return token, out.busy != "" || !out.needsRoom() || t.log.Room(token)
 }
 
 // beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow:
@@ -268,33 +282,44 @@ func (t *Table) wakeReaperLocked() {
 	}
 }
 
-// complete makes or removes the directory of a claim, and then decides the result. The end of ctx stops neither. It also decides if the
-// disk panics, so that no name stays claimed.
-func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
+// diskResult is what the disk returned for a claim.
+type diskResult struct {
+	id   DirectoryID // of a directory that it made
+	note string      // of an end
+	err  error
+}
+
+// complete makes or removes the directory of a claim, and then decides the result. The end of ctx stops neither.
+func (t *Table) complete(ctx context.Context, c *claim) (result, error) {
 	ctx = context.WithoutCancel(ctx)
-	err = errDiskPanicked
-	var id DirectoryID
-	var note string
+	return t.decideCompleted(ctx, c, t.workOn(ctx, c))
+}
+
+// decideCompleted decides the result of a claim.
+func (t *Table) decideCompleted(ctx context.Context, c *claim, done diskResult) (result, error) {
+	return t.decide(ctx, func(now Instant, out *outcome) { t.st.completed(c, done, now, out) })
+}
+
+// workOn makes or removes the directory of a claim. If the disk panics, it decides the claim as failed, so that no name stays claimed.
+func (t *Table) workOn(ctx context.Context, c *claim) (done diskResult) {
+	returned := false
 	defer func() {
-		r, err = t.decide(ctx, func(now Instant, out *outcome) {
-			if c.isGrant || c.addsDirectory {
-				t.st.made(c, id, err, now, out)
-			} else {
-				t.st.removed(c, note, err, now, out)
-			}
-		})
+		if !returned {
+			_, _ = t.decideCompleted(ctx, c, diskResult{err: errDiskPanicked}) // the panic goes on
+		}
 	}()
-	switch {
-	case c.isGrant && c.record.Hold.Job:
-		err = t.disk.Check(ctx, c.record.Hold.Name)
-	case c.isGrant:
-		id, err = t.disk.Make(ctx, c.record.Hold.Name)
-	case c.addsDirectory:
-		id, err = t.disk.Create(ctx, c.record.Hold.Name)
+	switch hold := c.record.Hold; {
+	case c.kind == claimGrant && hold.Job:
+		done.err = t.disk.Check(ctx, hold.Name)
+	case c.kind == claimGrant:
+		done.id, done.err = t.disk.Make(ctx, hold.Name)
+	case c.kind == claimFiles:
+		done.id, done.err = t.disk.Create(ctx, hold.Name)
 	default:
-		note, err = t.disk.Remove(ctx, c.record.Hold, c.record.Cause)
+		done.note, done.err = t.disk.Remove(ctx, hold, c.record.Cause)
 	}
-	return r, err
+	returned = true
+	return done
 }
 
 // awaitGrant waits until the log has written the grant, and synced it if it is durable. After an error the hold ends as soon as possible.
@@ -303,7 +328,7 @@ func (t *Table) awaitGrant(ctx context.Context, r result) error {
 	if err == nil {
 		return nil
 	}
-	t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.markUndelivered(r.granted, out) })
+	_, _ = t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.markUndelivered(r.granted, out) }) // an error: it has ended
 	return err
 }
 
