@@ -61,7 +61,8 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 	st.grant(a, rule, now, out)
 }
 
-// markContested marks holds of the same client: a session that is refused the lock belongs to another program than the holder.
+// markContested marks the holds of the session's account and address, when the session is refused the lock or waits for it. We assume that it
+// belongs to another program than the holder.
 func (a *acquisition) markContested(n *node, out *outcome) {
 	if n == nil {
 		return
@@ -176,7 +177,7 @@ func (st *State) completed(c *claim, done diskResult, now Instant, out *outcome)
 
 // made decides the result of a claim after the disk has made the directory or failed.
 func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
-	if errors.Is(failed, ErrNoParent) && c.kind == claimGrant && st.heldWithout(c.node.name.Parent()) {
+	if errors.Is(failed, ErrNoParent) && c.kind == claimGrant && st.heldWithoutDirectory(c.node.name.Parent()) {
 		failed = nil
 	}
 	switch {
@@ -225,8 +226,8 @@ func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
 	}
 }
 
-// heldWithout reports whether the lock is held without a directory, so its members need none.
-func (st *State) heldWithout(name Name) bool {
+// heldWithoutDirectory reports whether the lock is held without a directory, so its members need none.
+func (st *State) heldWithoutDirectory(name Name) bool {
 	return st.held(name) && st.nodes[name].holds[0].Directory == (DirectoryID{})
 }
 

@@ -9,7 +9,7 @@ import (
 // account.
 const maxLost = 4096
 
-// apply makes the change of one record, and depends on nothing else: the same records always give the same state. A start applies a Granted
+// apply changes the State by one record. It reads the record and the State, never the clock, the disk or the log. A start applies a Granted
 // record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; a change
 // calls some of them.
 func (st *State) apply(r *Record) {
@@ -74,7 +74,7 @@ func (st *State) applyEnded(r *Record) {
 	note := r.Note
 	if c := n.claim; c != nil && c.kind != claimGrant && c.record.Hold.Token == h.Token {
 		n.claim, note = nil, c.record.Note
-		st.unexclude(n) // nothing was granted there meanwhile
+		st.reoffer(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
 	if r.takesAway() {
@@ -175,7 +175,7 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	st.armAll(n)
 	st.recount(n)
-	st.unexclude(n)
+	st.reoffer(n)
 	st.prune(n)
 }
 
@@ -256,7 +256,7 @@ func (st *State) applyScope(k writeScope, by int) {
 		st.excluded[name] += by
 		if st.excluded[name] == 0 {
 			delete(st.excluded, name)
-			st.unexclude(cmp.Or(st.nodes[name], &node{name: name}))
+			st.reoffer(cmp.Or(st.nodes[name], &node{name: name}))
 		}
 	}
 }

@@ -80,12 +80,12 @@ func (d groupEndCached) applyTo(*State) { d.h.groupEnd = d.cachedDeadline }
 
 // endPostponed sets the time of the next attempt to end a hold, after a failed one.
 type endPostponed struct {
-	h     *liveHold
-	retry Time
+	h       *liveHold
+	nextTry Time
 }
 
 func (d endPostponed) applyTo(st *State) {
-	d.h.retry = d.retry
+	d.h.nextTry = d.nextTry
 	d.h.failures++
 	st.arm(d.h)
 }

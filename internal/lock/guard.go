@@ -8,7 +8,7 @@ import (
 
 // writeScope has the names that do not change during a write.
 type writeScope struct {
-	pins     []Name // no hold of these names ends
+	pins     []Name // held: the last hold of each does not end
 	excluded []Name // no lock is granted at or below these names
 
 	publications int // the number of records that the write may append
@@ -149,8 +149,8 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 }
 
 // writableHold returns the hold of a lock by which the session may make a change. With inside, the lock contains the path, and the session must
-// act for the hold. Otherwise the lock protects the path, and the session must belong to the holder's job, unless the rule accepts its
-// account: otherwise a job that lost the lock could change the files of the account's next job.
+// act for the hold. Without, the lock protects the path, and the session must belong to the holder's job or the rule must accept the account:
+// else a job that lost the lock could change the files of the account's next job.
 func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, now Instant) (*liveHold, error) {
 	began, token := w.Permit.Lock, w.Permit.Token
 	if inside {
@@ -163,7 +163,7 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 		}
 	}
 	switch {
-	case err != nil && inside && !st.held(name): // the lock was held when the change began
+	case err != nil && inside && !st.held(name): // the change began under the lock, which has ended since
 		return nil, s.otherHoldError(began, token, name, now)
 	case err != nil:
 		return nil, err
@@ -191,7 +191,7 @@ func (s *sessionState) otherHoldError(began Name, token Token, name Name, now In
 
 // expiredError returns the error for an expired hold that has not ended yet. It is the same as after the end.
 func expiredError(h *liveHold, now Instant) error {
-	at, cause := h.effectiveDeadline(now.Boot)
+	at, cause := h.deadline(now.Boot)
 	ended := now
 	ended.Boot = at
 	return &LostError{Name: h.Name, Token: h.Token, Cause: cause, Limit: h.limit(cause), At: ended, Ago: max(now.Boot-at, 0)}

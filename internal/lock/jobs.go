@@ -24,7 +24,8 @@ func (t *Table) Granted() bool {
 // EndAt makes the session's hold of the name end at the time at the latest, with the cause. It replaces the time of an earlier call; 0
 // removes it. EndAt reports whether the session holds the name.
 func (s *Session) EndAt(n Name, at Time, why Cause) bool {
-	defer s.table.endChange(s.table.beginChange())
+	now := s.table.beginChange()
+	defer s.table.endChange(now)
 	h := s.s.holds[n]
 	if h == nil || h.unacknowledged {
 		return false

@@ -424,7 +424,7 @@ func (m *model) undo() {
 	h := m.undoable[i]
 	m.undoable = slices.Delete(m.undoable, i, i+1)
 	m.note("undo %s token %d", h.Name, h.Token)
-	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h, out) })
+	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h.Name, h.Token, h.Owner.Session, out) })
 }
 
 func (m *model) endByToken() {
@@ -498,7 +498,7 @@ func (m *model) check() {
 			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.holdRule {
 				m.fail("%s token %d does not follow the rules in force", name, h.Token)
 			}
-			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.timer.at <= now.Boot {
+			if at, why := h.ownDeadline(now.Boot); at < now.Boot && !m.invalid && h.nextTry <= now.Boot && h.timer.at <= now.Boot {
 				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
 			}
 		}
@@ -569,10 +569,10 @@ func (m *model) checkTimer(h *liveHold, now Time) {
 	if n.below > 0 || n.cannotEnd() {
 		return // the end of what scope it sets the timer
 	}
-	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.retry <= now {
+	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.nextTry <= now {
 		m.fail("%s token %d is older than %s", n.name, h.Token, age)
 	}
-	if at, why := h.deadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.retry, now+retryAfter)) {
+	if at, why := h.ownDeadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.nextTry, now+retryAfter)) {
 		m.fail("%s token %d has no timer (%s)", n.name, h.Token, why)
 	}
 }

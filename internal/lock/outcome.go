@@ -63,7 +63,7 @@ func (o *outcome) unqueue(w *waiter, why error) {
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
 
-// needsRoom reports whether the outcome needs room in the log: for any record that ends nothing, now or later, because clients can cause any
+// needsRoom reports whether the outcome needs room in the log: for any record except an end, now or later, because clients can cause any
 // number of them. An undone adoption counts as an end, and a grant whose directory has been made has its room already.
 func (o *outcome) needsRoom() bool {
 	if o.expects > 0 {

@@ -73,10 +73,10 @@ func (st *State) release(s *sessionState, name Name, now Instant, out *outcome) 
 	out.refuse(err)
 }
 
-// markUndelivered marks a hold whose 257 the client did not receive. [State.next] ends it as soon as possible.
-func (st *State) markUndelivered(granted Hold, out *outcome) {
-	h := st.nodes[granted.Name].byToken(granted.Token)
-	if h == nil || h.Owner.Session != granted.Owner.Session {
+// markUndelivered marks a hold of the session whose 257 the client did not receive. [State.next] ends it as soon as possible.
+func (st *State) markUndelivered(name Name, token Token, by SessionID, out *outcome) {
+	h := st.nodes[name].byToken(token)
+	if h == nil || h.Owner.Session != by {
 		out.refuse(ErrStale)
 		return
 	}

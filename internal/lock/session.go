@@ -184,7 +184,7 @@ func (s *Session) Work() {
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
 // After ErrUncertain the session may hold the lock for a moment: the server ends the hold as soon as possible, or the session's next
-// call returns it.
+// AcquireOrWait of the name returns it.
 //
 // The name is claimed while the disk makes the directory. The grant follows.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
@@ -228,8 +228,8 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 }
 
 // Release releases a hold of the name that the session may release: its own, otherwise the oldest of those that its job, its client or
-// the rule's release policy allows, see [ReleasePolicy]. It waits for writes under way. If the session has lost a hold of the name, its
-// first call returns a *LostError and clears that.
+// the rule's release policy allows, see [ReleasePolicy]. It waits for writes under way. If the session may release none and has lost a hold of
+// the name, it returns a *LostError, once.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
@@ -245,9 +245,7 @@ func (s *Session) Release(ctx context.Context, n Name) error {
 // ErrStale if no hold of the session has the token.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	t := s.table
-	_, err := t.decide(ctx, func(_ Instant, out *outcome) {
-		t.st.markUndelivered(Hold{Name: n, Token: token, Owner: Owner{Session: s.id}}, out)
-	})
+	_, err := t.decide(ctx, func(_ Instant, out *outcome) { t.st.markUndelivered(n, token, s.id, out) })
 	if err == nil {
 		t.Expire(ctx)
 	}
@@ -291,12 +289,12 @@ func (t *Table) endIfHostRemoved(ctx context.Context, n Name) bool {
 		return false
 	}
 	t.mu.Lock()
-	is := t.st.nodes[n]
-	if is == nil || len(is.holds) == 0 || is.claim != nil {
+	held := t.st.nodes[n]
+	if held == nil || len(held.holds) == 0 || held.claim != nil {
 		t.mu.Unlock()
 		return true
 	}
-	h := is.holds[0].Hold
+	h := held.holds[0].Hold
 	t.mu.Unlock()
 	checking, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()

@@ -8,10 +8,10 @@ import (
 // Time is a moment on the boot clock of this machine.
 type Time = time.Duration
 
-// State is everything that a decision depends on. Decisions read it.
-// [State.apply] changes it by a record or a change. Methods of the table and of sessions make the changes that need no decision: those of a
-// start and a reload, settings, signs of life, timers, and the begin of work on a directory. State is not for use by several goroutines: a
-// [Table] guards it with one mutex.
+// State is everything that a decision depends on. Decisions read it, and [State.apply] makes all changes that they decide.
+//
+// Changes without a decision write it directly: a start, SetRules, the open and close of a session, its settings, Work, EndAt, the end of a
+// write, and Poll, which sets claim.begun. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
 // The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {
@@ -91,13 +91,13 @@ type liveHold struct {
 	endAt          Time           // of EndAt: it ends at this time at the latest; 0: no such time
 	endCause       Cause          // with endAt: the cause
 	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
-	groupEnd       cachedDeadline // of a group that stands after its own deadline
-	retry          Time           // earliest time of the next attempt after a failed end
+	groupEnd       cachedDeadline // of a hold that stands after its own deadline because of its members
+	nextTry        Time           // earliest time of the next attempt after a failed end; 0: none has failed
 	failures       int
 	timer          timer
 }
 
-// cachedDeadline is the deadline of a group, whose computation reads all members. It counts until the time: members may have ended by then.
+// cachedDeadline is the groupDeadline of a hold, whose computation reads all members. It is valid until the time: members may end meanwhile.
 type cachedDeadline struct{ deadline, until Time }
 
 // claim is a change of a lock's directory that is under way. Nothing else changes the name meanwhile.
@@ -238,8 +238,8 @@ func (n *node) takenWithin() *node {
 	return n
 }
 
-// lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. The
-// only one below it does not if a session of OpenJob holds it: this one, or any if its rule only advises.
+// lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. A
+// single lock below it counts as none if this session of OpenJob holds it, or if any session of OpenJob does and its rule only advises.
 func (st *State) lockWithin(s *sessionState, name Name) *node {
 	dir := st.nodes[name]
 	n := dir.takenWithin()

@@ -30,7 +30,8 @@ type Options struct {
 //
 // An expired hold stands until [Table.Expire], which package reaper calls. A restart forgets lock_delay and queues.
 //
-// While [Options.Valid] returns an error, the table changes nothing and refuses changes of protected files. Sessions and queues stay.
+// While [Options.Valid] returns an error, the table starts no grant, release, expiry or change of a protected file. It finishes changes that
+// have begun. Sessions and queues stay.
 type Table struct {
 	log        Log
 	disk       Disk
@@ -55,8 +56,8 @@ type Table struct {
 	appended        Position          // end of the last record in the log
 }
 
-// NewTable loads the holds of the log, compares them with their directories, and ends expired ones. Ages continue. Every session counts
-// as ended now, so the grace of locks with on_disconnect = release begins.
+// NewTable loads the holds of the log, compares them with their directories, and ends expired ones. Ages continue, and idle times begin again.
+// Every session counts as ended now, so the grace of locks with on_disconnect = release begins.
 func NewTable(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil || o.Clock == nil || o.Rules == nil {
 		return nil, errors.New("a lock table needs a log, a clock and rules")
@@ -90,7 +91,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		}
 		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
-	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil
+	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil // no session waits yet
 	if err := t.checkDirectories(ctx, loaded.Holds); err != nil {
 		return nil, err
 	}
@@ -148,8 +149,8 @@ func (t *Table) decideIfValid(ctx context.Context, f decision) (result, error) {
 	return t.decide(ctx, f)
 }
 
-// awaitRefusal returns the error of a decision after the log has written all records that the decision depends on: a refusal must not depend
-// on a record that a crash or a takeover undoes. If this server may no longer report holders, it returns the error of Options.Valid.
+// awaitRefusal returns the error of a decision after the log has written every record appended before it: a refusal must not depend on a
+// record that a crash or a takeover undoes. If this server may no longer report holders, it returns the error of Options.Valid.
 func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) error {
 	if suspended := t.checkValid(); suspended != nil {
 		return suspended
@@ -219,9 +220,7 @@ func (t *Table) checkLocked(f decision, now Instant, out *outcome) (token Token,
 	return token, out.busy != "" || !out.needsRoom() || t.log.Room(token)
 }
 
-// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow:
-//
-//	defer t.endChange(t.beginChange())
+// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow.
 func (t *Table) beginChange() (now Instant) {
 	t.mu.Lock()
 	return t.clock.Now()
@@ -234,7 +233,7 @@ func (t *Table) endChange(now Instant) {
 	t.serveQueuesLocked(now)
 }
 
-// nextTokenLocked returns the largest token that the next grant may get. Other records that have room count as grants.
+// nextTokenLocked returns the token of the next grant if the grants and other records under way come first: each has room for one token.
 func (t *Table) nextTokenLocked() Token {
 	return t.st.last + Token(t.st.pendingGrants) + Token(t.st.expected) + 1
 }
@@ -328,7 +327,10 @@ func (t *Table) awaitGrant(ctx context.Context, r result) error {
 	if err == nil {
 		return nil
 	}
-	_, _ = t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.markUndelivered(r.granted, out) }) // an error: it has ended
+	h := r.granted
+	_, _ = t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { // an error: it has ended
+		t.st.markUndelivered(h.Name, h.Token, h.Owner.Session, out)
+	})
 	return err
 }
 

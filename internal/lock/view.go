@@ -55,8 +55,8 @@ func (t *Table) nextLocked(a *acquisition, now Instant) error {
 
 // viewHold returns a hold as the session sees it.
 func (s *sessionState) viewHold(h *liveHold, now Instant) SeenHold {
-	end, _ := h.effectiveDeadline(now.Boot)
-	latest, _ := h.latest()
+	end, _ := h.deadline(now.Boot)
+	latest, _ := h.hardDeadline()
 	reason := s.reasonFor(h)
 	seen := SeenHold{Hold: h.Hold, Expiry: h.expiryAt(end, latest, now), Own: reason == bySession, SameNonce: reason >= byNonce}
 	if h.previous != nil {

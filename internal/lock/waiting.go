@@ -54,6 +54,6 @@ func (st *State) withdraw(w *waiter, out *outcome) {
 	case !w.done:
 		out.unqueue(w, ErrEnded)
 	case w.granted != nil:
-		st.markUndelivered(*w.granted, out)
+		st.markUndelivered(w.granted.Name, w.granted.Token, w.granted.Owner.Session, out)
 	}
 }

@@ -87,7 +87,8 @@ func (t *Table) runPinned(k writeScope, fn func() error) error {
 
 // endWrite ends a write.
 func (t *Table) endWrite(k writeScope) {
-	defer t.endChange(t.beginChange())
+	now := t.beginChange()
+	defer t.endChange(now)
 	t.st.applyScope(k, -1)
 }
 
