@@ -305,5 +305,5 @@ func (a *acquisition) newWaiter(rule *compiledRule, now Instant) *waiter {
 	if a.wake == nil || wait <= 0 || own {
 		return nil
 	}
-	return &waiter{node: &node{name: a.name}, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake}
+	return &waiter{name: a.name, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake}
 }

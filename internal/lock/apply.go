@@ -180,7 +180,7 @@ func (st *State) applyUnclaimed(c *claim) {
 }
 
 func (st *State) applyQueued(w *waiter) {
-	n := st.addNode(w.node.name)
+	n := st.addNode(w.name)
 	w.node, w.timer.waiter = n, w
 	st.tickets++
 	w.ticket = st.tickets

@@ -234,9 +234,6 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
 func (s *Session) Release(ctx context.Context, n Name) error {
-	if err := s.table.checkValid(); err != nil {
-		return err
-	}
 	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
 }
 
@@ -255,24 +252,18 @@ func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 // Break ends the hold with the token for an administrator, and records the reason. The errors are ErrNotHeld, ErrStale, ErrMembers, and
 // those of the disk and the log.
 func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
-	if err := t.checkValid(); err != nil {
-		return err
-	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.breakUp(n, token, by, why, now, out) })
 }
 
 // HostGone ends a hold whose directory a program on the host removed, and those that share this directory. It does nothing while a write
 // under the hold is under way.
 func (t *Table) HostGone(ctx context.Context, h Hold) error {
-	if err := t.checkValid(); err != nil {
-		return err
-	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 }
 
 // end makes a decision that ends a hold, removes the directory, and waits for the log.
 func (t *Table) end(ctx context.Context, f decision) error {
-	r, err := t.decide(ctx, f)
+	r, err := t.decideIfValid(ctx, f)
 	if err == nil && r.claim != nil {
 		r, err = t.complete(ctx, r.claim)
 	}

@@ -123,7 +123,8 @@ const (
 // waiter is a session in the queue for a lock.
 type waiter struct {
 	session *sessionState
-	node    *node
+	name    Name
+	node    *node // of the name, once it is in the queue
 	since   Time
 	until   Time
 	ticket  uint64 // orders the waiters of several names
