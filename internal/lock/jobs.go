@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// OpenJob begins a session of the server that holds locks for a job, see package job. Its holds differ from those of clients:
+// OpenJob begins an automatic session: the server acquires locks by it for a job, see package job. These automatic locks differ from those
+// of clients:
 //
 //   - They have no directory. The grant only checks that no directory of the host has the name.
 //   - No session of a client acts for them.

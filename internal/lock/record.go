@@ -9,7 +9,7 @@ type Hold struct {
 	Owner    Owner
 	Acquired Instant // time of the grant
 	Renewed  Instant // start of its age; Acquired at first
-	Job      bool    // a session of OpenJob acquired it
+	Job      bool    // it is automatic: a session of OpenJob acquired it
 	Shared   bool    // other shared holds of the name may stand at the same time
 	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, and has no
 	// Contention and no Protection. A reload may replace the pointer; nobody changes the Rule that it points to.

@@ -146,7 +146,7 @@ type waiter struct {
 type sessionState struct {
 	owner    Owner
 	network  string // NetworkOf its address
-	job      bool   // it holds locks for a job, see OpenJob
+	job      bool   // it is automatic, see OpenJob
 	opened   Instant
 	closed   bool
 	closedAt Time
@@ -240,7 +240,7 @@ func (n *node) takenWithin() *node {
 }
 
 // lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. A
-// single lock below it counts as none if this session of OpenJob holds it, or if any session of OpenJob does and its rule only advises.
+// single automatic lock below it counts as none if this session holds it, or if its rule only advises.
 func (st *State) lockWithin(s *sessionState, name Name) *node {
 	dir := st.nodes[name]
 	n := dir.takenWithin()

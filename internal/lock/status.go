@@ -111,8 +111,8 @@ func (t *Table) HeldWithin(dir Name) bool {
 	return n != nil && (n.taken() || n.below > 0)
 }
 
-// HeldWithin is [Table.HeldWithin], except that a single lock below dir counts as none if this session of OpenJob holds it, or if any session
-// of OpenJob does and its rule only advises.
+// HeldWithin is [Table.HeldWithin], except that a single automatic lock below dir counts as none if this session holds it, or if its rule
+// only advises.
 func (s *Session) HeldWithin(dir Name) bool {
 	t := s.table
 	t.mu.Lock()

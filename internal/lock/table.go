@@ -41,7 +41,7 @@ type Table struct {
 	checkValid func() error
 	start      uint32
 	changed    chan struct{} // has a message if something expires before the time that NextExpiry returned; size 1
-	retry      chan struct{} // has a message if the field unserved is no longer empty; size 1
+	serveLater chan struct{} // has a message if the field unserved is no longer empty; size 1
 
 	reload sync.Mutex // held by one SetRules at a time
 
@@ -73,7 +73,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, checkValid: o.Valid,
-		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), serveLater: make(chan struct{}, 1),
 		st:       newState(o.Rules, o.Disk != nil),
 		busy:     make(map[Name]chan struct{}),
 		unserved: make(map[Name]struct{}),
