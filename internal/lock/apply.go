@@ -87,8 +87,10 @@ func (st *State) applyEnded(r *Record) {
 			st.timers.set(&n.timer, n.delay)
 		}
 	}
-	if s := st.sessions[r.By.Session]; s != nil && r.Cause == CauseRelease { // it has ended a later hold than the one that it lost
-		st.forgiveLoss(s, r.Hold.Name)
+	if r.Cause == CauseRelease && len(st.losers) > 0 {
+		if s := st.sessions[r.By.Session]; s != nil { // it has ended a later hold than the one that it lost
+			st.forgiveLoss(s, r.Hold.Name)
+		}
 	}
 	if len(n.holds) == 0 {
 		n.lastFreed = r.At.Boot

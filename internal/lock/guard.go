@@ -35,11 +35,10 @@ func newWriteRequest(s *sessionState, writes []Write, rules *Rules) (*writeReque
 	return r, nil
 }
 
-// permitAll decides whether the session may make all the writes now. The permits of the outcome are the holds that allow them. Its record
-// pins these holds and excludes the other locks that protect or contain one of the paths; the scope lists both.
+// permitAll decides whether the session may make all the writes now. Its record pins the holds that allow them, and excludes the other locks
+// that protect or contain one of the paths; the scope lists both.
 func (st *State) permitAll(r *writeRequest, now Instant, out *outcome) {
 	if st.rules != r.rules {
-		out.stale = true
 		return
 	}
 	var scope writeScope
@@ -69,7 +68,7 @@ func (st *State) permitAll(r *writeRequest, now Instant, out *outcome) {
 		}
 	}
 	out.beginWrite(scope)
-	out.permits, out.scope, out.expects = all, scope, scope.publications
+	out.permit, out.expects = &writePermit{all, scope}, scope.publications
 }
 
 // exclude decides whether the session may change directories now: whether no lock is held at or below the excluded names of the scope.

@@ -405,8 +405,8 @@ func (m *model) write() {
 	}
 	m.note("write %s by %s", path, s.ID())
 	r, err := m.try(func(now Instant, out *outcome) { m.table.st.permitAll(asked, now, out) })
-	if err == nil && !r.scope.empty() {
-		m.pins = append(m.pins, r.scope)
+	if err == nil && !r.permit.scope.empty() {
+		m.pins = append(m.pins, r.permit.scope)
 	}
 }
 

@@ -13,13 +13,16 @@ type outcome struct {
 
 // reply is the part of an outcome for the caller of the decision, beside the hold and the error.
 type reply struct {
-	adopted Token   // of a grant: token of the adopted hold; 0: none
-	claim   *claim  // a directory to make or remove now; nil: none
-	waiter  *waiter // the session waits now; nil: it does not
+	adopted Token        // of a grant: token of the adopted hold; 0: none
+	claim   *claim       // a directory to make or remove now; nil: none
+	waiter  *waiter      // the session waits now; nil: it does not
+	permit  *writePermit // of permitAll; nil: a reload has replaced the rules, and nothing was decided
+}
 
-	permits []Permit   // of permitAll: the holds that allow the writes
-	scope   writeScope // with permits
-	stale   bool       // of permitAll: a reload has replaced the rules, and nothing was decided
+// writePermit allows writes in one step.
+type writePermit struct {
+	holds []Permit // the holds that allow them, in the order of the writes
+	scope writeScope
 }
 
 // reset prepares an outcome for the next decision.

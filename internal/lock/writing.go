@@ -47,12 +47,14 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) e
 			return err
 		}
 		r, err := t.decide(ctx, func(now Instant, out *outcome) { t.st.permitAll(asked, now, out) })
-		permits, scope := r.permits, r.scope
 		switch {
 		case err != nil:
 			return err
-		case r.stale:
+		case r.permit == nil:
 			continue
+		}
+		permits, scope := r.permit.holds, r.permit.scope
+		switch {
 		case scope.empty() && !asked.rules.Protects():
 			return fn(nil)
 		case scope.empty():
