@@ -138,7 +138,7 @@ func (r *running) checkUnchanged(t *testing.T, session *harness.Session) {
 	}
 	again := r.login()
 	again.T = t
-	again.Want(504, "SIZE /.locks.json", "made anew") // this path is still the status file
+	again.Want(504, "SIZE /.locks.json", "generated on each read") // this path is still the status file
 	again.Conn.Close()
 	if s, err := harness.Login(nil, r.address, "newcomer", 0); err == nil {
 		s.Conn.Close()

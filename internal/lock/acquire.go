@@ -50,16 +50,19 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 	}
 	if refused := st.conflict(a, rule, now); refused != nil {
 		a.markContested(n, out)
-		if !st.enqueue(a, rule, now, out) {
-			refused.setPosition(QueuePosition{Of: len(st.queueOf(a.name))})
-			out.refuse(refused)
+		if w := a.newWaiter(rule, now); w != nil {
+			out.queue(w)
+			return
 		}
+		refused.setPosition(QueuePosition{Of: len(st.queueOf(a.name))})
+		out.refuse(refused)
 		return
 	}
 	st.grant(a, rule, now, out)
 }
 
-// markContested marks holds of the same client: a session that is refused the lock belongs to another program than the holder.
+// markContested marks the holds of the session's account and address, when the session is refused the lock or waits for it. We assume that it
+// belongs to another program than the holder.
 func (a *acquisition) markContested(n *node, out *outcome) {
 	if n == nil {
 		return
@@ -147,7 +150,7 @@ func (st *State) grant(a *acquisition, rule *compiledRule, now Instant, out *out
 		r.Hold.Shared, r.Hold.Directory = true, n.holds[0].Directory
 	default:
 		if r.Hold.Shared = a.session.shares(rule); st.disk && !(a.diskFree && a.vacancies == st.vacancies.Load()) {
-			out.addClaim(&claim{record: r, isGrant: true, waiter: a.waiter, wake: a.wake})
+			out.addClaim(&claim{record: r, kind: claimGrant, waiter: a.waiter, wake: a.wake})
 			return
 		}
 	}
@@ -163,19 +166,26 @@ func (n *node) freeFor(now Instant) time.Duration {
 	return max(0, now.Boot-n.lastFreed)
 }
 
+// completed decides the result of a claim.
+func (st *State) completed(c *claim, done diskResult, now Instant, out *outcome) {
+	if c.kind == claimEnd {
+		st.removed(c, done.note, done.err, now, out)
+		return
+	}
+	st.made(c, done.id, done.err, now, out)
+}
+
 // made decides the result of a claim after the disk has made the directory or failed.
 func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
-	if errors.Is(failed, ErrNoParent) && c.isGrant && st.heldWithout(c.node.name.Parent()) {
+	if errors.Is(failed, ErrNoParent) && c.kind == claimGrant && st.heldWithoutDirectory(c.node.name.Parent()) {
 		failed = nil
 	}
 	switch {
 	case failed != nil:
 		st.notMade(c, failed, now, out)
-	case c.addsDirectory: // record it in each shared hold: the last one removes it
-		for _, is := range c.node.holds {
-			h := is.Hold
-			h.Directory = id
-			out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: c.record.By, At: now})
+	case c.kind == claimFiles: // record it in each shared hold: the last one removes it
+		for _, h := range c.node.holds {
+			out.setDirectory(h, id, c.record.By, now)
 		}
 	default:
 		r := c.record
@@ -186,7 +196,7 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 			h.Rule = &rule.holdRule
 		}
 		out.records = append(out.records, r)
-		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // the session ended meanwhile
+		if s := st.sessions[h.Owner.Session]; s == nil || s.closed { // the directory exists, so the grant is recorded, and ends at once
 			out.do(acknowledged{h.Name, h.Token, false})
 			out.refuse(ErrEnded)
 			return
@@ -198,33 +208,36 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 // notMade decides the result of a claim after the disk has failed to make the directory.
 func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
 	var held *HostError
-	waits := errors.As(failed, &held) && (c.waiter != nil || st.awaitHost(c, now, out))
+	w := c.waiter
+	if errors.As(failed, &held) && w == nil {
+		if w = st.waiterForHost(c, now); w != nil {
+			out.queue(w) // before the end of the claim, which would remove the node
+		}
+	}
 	out.do(unclaimed{c})
 	switch {
-	case waits:
+	case held != nil && w != nil:
 		out.do(nodeBlocked{c.node, &host{err: held, until: now.Boot + retryAfter}})
-		if c.waiter != nil {
-			out.setTimer(&c.waiter.timer, c.waiter.until)
-		}
-	case c.waiter != nil:
-		out.unqueue(c.waiter, failed)
+		out.setTimer(&w.timer, w.until)
+	case w != nil:
+		out.unqueue(w, failed)
 	default:
 		out.refuse(failed)
 	}
 }
 
-// heldWithout reports whether the lock is held without a directory, so its members need none.
-func (st *State) heldWithout(name Name) bool {
+// heldWithoutDirectory reports whether the lock is held without a directory, so its members need none.
+func (st *State) heldWithoutDirectory(name Name) bool {
 	return st.held(name) && st.nodes[name].holds[0].Directory == (DirectoryID{})
 }
 
-// awaitHost makes the session of a claim wait for the end of a directory of the host. It returns false if the session cannot wait.
-func (st *State) awaitHost(c *claim, now Instant, out *outcome) bool {
+// waiterForHost returns a waiter for the session of a claim, until a directory of the host has gone; nil if the session cannot wait.
+func (st *State) waiterForHost(c *claim, now Instant) *waiter {
 	s, rule := st.sessions[c.record.Hold.Owner.Session], st.rules.find(c.record.Hold.Name)
 	if s == nil || s.closed || rule == nil {
-		return false
+		return nil
 	}
-	return st.enqueue(&acquisition{session: s, name: c.record.Hold.Name, wake: c.wake}, rule, now, out)
+	return (&acquisition{session: s, name: c.record.Hold.Name, wake: c.wake}).newWaiter(rule, now)
 }
 
 // heldError returns the refusal for a session that may wait later.
@@ -282,16 +295,15 @@ func (st *State) overLimit(a *acquisition, rule *compiledRule, n *node) waitable
 	return nil
 }
 
-// enqueue puts the session into the queue for the lock. It returns false if the session cannot wait.
-func (st *State) enqueue(a *acquisition, rule *compiledRule, now Instant, out *outcome) bool {
+// newWaiter returns a waiter for the queue of the lock; nil if the session does not wait.
+func (a *acquisition) newWaiter(rule *compiledRule, now Instant) *waiter {
 	s, wait := a.session, rule.contention.Wait
 	if s.settings.waits {
 		wait = s.settings.wait
 	}
 	own := s.holds[a.name] != nil // a session never waits for itself
 	if a.wake == nil || wait <= 0 || own {
-		return false
+		return nil
 	}
-	out.queue(&waiter{node: &node{name: a.name}, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake})
-	return true
+	return &waiter{name: a.name, session: s, since: now.Boot, until: later(now.Boot, wait), wake: a.wake}
 }

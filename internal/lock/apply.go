@@ -9,7 +9,7 @@ import (
 // account.
 const maxLost = 4096
 
-// apply makes the change of one record, and depends on nothing else: the same records always give the same state. A start applies a Granted
+// apply changes the State by one record. It reads the record and the State, never the clock, the disk or the log. A start applies a Granted
 // record without a cause for each hold that the log returns. The functions whose names begin with apply are its parts; a change
 // calls some of them.
 func (st *State) apply(r *Record) {
@@ -72,9 +72,9 @@ func (st *State) applyEnded(r *Record) {
 		return
 	}
 	note := r.Note
-	if c := n.claim; c != nil && !c.isGrant && c.record.Hold.Token == h.Token {
+	if c := n.claim; c != nil && c.kind != claimGrant && c.record.Hold.Token == h.Token {
 		n.claim, note = nil, c.record.Note
-		st.unexclude(n) // nothing was granted there meanwhile
+		st.reoffer(n) // nothing was granted there meanwhile
 	}
 	st.unlink(h)
 	if r.takesAway() {
@@ -85,6 +85,11 @@ func (st *State) applyEnded(r *Record) {
 		if len(n.holds) == 0 && h.Rule.LockDelay > 0 {
 			n.delay = later(r.At.Boot, h.Rule.LockDelay)
 			st.timers.set(&n.timer, n.delay)
+		}
+	}
+	if r.Cause == CauseRelease && len(st.losers) > 0 {
+		if s := st.sessions[r.By.Session]; s != nil { // it has ended a later hold than the one that it lost
+			st.forgiveLoss(s, r.Hold.Name)
 		}
 	}
 	if len(n.holds) == 0 {
@@ -101,7 +106,7 @@ func (st *State) applyChanged(r *Record) {
 	if h == nil {
 		return
 	}
-	if c := n.claim; c != nil && c.addsDirectory {
+	if c := n.claim; c != nil && c.kind == claimFiles {
 		n.claim = nil
 		st.expected -= c.expects
 		st.markDirty(n)
@@ -134,11 +139,18 @@ func (s *sessionState) noteLoss(r *Record, note string) {
 	}
 }
 
+// forgiveLoss deletes the note that the session lost a hold of the name.
+func (st *State) forgiveLoss(s *sessionState, name Name) {
+	if delete(s.lost, name); len(s.lost) == 0 && !s.lostMany {
+		delete(st.losers, s)
+	}
+}
+
 func (st *State) applyClaimed(c *claim) {
 	n := st.addNode(c.record.Hold.Name)
 	c.node, n.claim = n, c
 	st.expected += c.expects
-	if c.isGrant {
+	if c.kind == claimGrant {
 		st.pendingGrants++
 		st.accountOf(c.record.Hold.Owner.Account).holds++
 	}
@@ -156,7 +168,7 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	n.claim = nil
 	st.expected -= c.expects
-	if c.isGrant {
+	if c.kind == claimGrant {
 		st.pendingGrants--
 		st.accounts[c.record.Hold.Owner.Account].holds--
 	}
@@ -165,12 +177,12 @@ func (st *State) applyUnclaimed(c *claim) {
 	}
 	st.armAll(n)
 	st.recount(n)
-	st.unexclude(n)
+	st.reoffer(n)
 	st.prune(n)
 }
 
 func (st *State) applyQueued(w *waiter) {
-	n := st.addNode(w.node.name)
+	n := st.addNode(w.name)
 	w.node, w.timer.waiter = n, w
 	st.tickets++
 	w.ticket = st.tickets
@@ -246,7 +258,7 @@ func (st *State) applyScope(k writeScope, by int) {
 		st.excluded[name] += by
 		if st.excluded[name] == 0 {
 			delete(st.excluded, name)
-			st.unexclude(cmp.Or(st.nodes[name], &node{name: name}))
+			st.reoffer(cmp.Or(st.nodes[name], &node{name: name}))
 		}
 	}
 }

@@ -81,12 +81,12 @@ func (d groupEndCached) applyTo(*State) { d.h.groupEnd = d.cachedDeadline }
 
 // endPostponed sets the time of the next attempt to end a hold, after a failed one.
 type endPostponed struct {
-	h     *liveHold
-	retry Time
+	h       *liveHold
+	nextTry Time
 }
 
 func (d endPostponed) applyTo(st *State) {
-	d.h.retry = d.retry
+	d.h.nextTry = d.nextTry
 	d.h.failures++
 	st.arm(d.h)
 }
@@ -97,8 +97,4 @@ type lossForgiven struct {
 	name Name
 }
 
-func (d lossForgiven) applyTo(st *State) {
-	if delete(d.s.lost, d.name); len(d.s.lost) == 0 && !d.s.lostMany {
-		delete(st.losers, d.s)
-	}
-}
+func (d lossForgiven) applyTo(st *State) { st.forgiveLoss(d.s, d.name) }

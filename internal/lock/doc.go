@@ -11,12 +11,15 @@
 // lock in the order of their arrival. A lock with members ends after them, unless a program on the host removes its directory.
 //
 // Caveats: an expired hold stands until [Table.Expire] ends it; [Session.Write] refuses it at once. A release is not synced: after a loss
-// of power the hold may stand again until it expires. A restart forgets queues and delays. A client that pauses for longer than its
-// lock's age does not notice the loss of the lock; it can compare tokens.
+// of power the hold may stand again until it expires. A client that pauses for longer than its lock's age does not notice the loss of the
+// lock; it can compare tokens.
+//
+// A restart forgets sessions, queues, delays, writes under way, lost locks, signs of life, the times of EndAt, which grants are
+// unacknowledged or contested, and the hold before an adoption, which then cannot be undone.
 //
 // Start reading at [State] in state.go. A decision reads the State, changes nothing, and returns an outcome: a list of records and a
-// reply. acquire.go decides grants, release.go decides ends, guard.go changes of files, next.go those that become due.
-// apply.go changes the State by a record, change.go has the changes that are not logged. Then read table.go: it makes a decision, applies it and appends it to the log in one step, and serves
-// the queues (serve.go). The rest of the server calls the methods of [Session] in session.go, writing.go, and jobs.go.
-// docs/design.md has an overview.
+// reply. acquire.go decides grants, release.go decides ends, guard.go changes of files, next.go those that become due. apply.go changes the
+// State by a record, change.go has the changes that are not logged. Then read table.go: it makes a decision, applies it and appends it to
+// the log in one step, and serves the queues (serve.go). The rest of the server calls the methods of [Session] in session.go, writing.go,
+// and jobs.go. docs/design.md has an overview.
 package lock

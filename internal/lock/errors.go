@@ -64,7 +64,7 @@ type SuspendedError struct{ Reason string }
 
 func (e *SuspendedError) Error() string { return "not now: " + e.Reason + "; nothing was changed" }
 
-// HeldError reports that a lock is held. That may be a lock below the name of the call, see [Table.Exclude].
+// HeldError reports that a lock is held. That may be a lock below the name of the call, see [Session.Exclude].
 type HeldError struct {
 	Refusal
 	Holder Owner         // the owner of its hold; of several, of the oldest

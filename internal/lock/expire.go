@@ -97,7 +97,7 @@ func (t *Table) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			t.clock.Exact()
-		case <-t.retry:
+		case <-t.serveLater:
 		}
 		t.serveUnserved(ctx)
 	}

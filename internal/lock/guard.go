@@ -8,7 +8,7 @@ import (
 
 // writeScope has the names that do not change during a write.
 type writeScope struct {
-	pins     []Name // no hold of these names ends
+	pins     []Name // held: the last hold of each does not end
 	excluded []Name // no lock is granted at or below these names
 
 	publications int // the number of records that the write may append
@@ -16,24 +16,47 @@ type writeScope struct {
 
 func (k writeScope) empty() bool { return len(k.pins)+len(k.excluded) == 0 }
 
-// permitAll decides whether the session may make all the writes now, and returns the holds that allow them. Its record pins these holds and
-// excludes the other locks that protect or contain one of the paths; scope lists both.
-func (st *State) permitAll(s *sessionState, writes []Write, paths []pathLocks, now Instant, out *outcome) (all []Permit, scope writeScope) {
-	all = make([]Permit, len(writes))
+// writeRequest has the writes that a session wants to make in one step.
+type writeRequest struct {
+	session *sessionState
+	writes  []Write
+	rules   *Rules      // the rules in force before the decision
+	paths   []pathLocks // by these rules, of each write
+}
+
+func newWriteRequest(s *sessionState, writes []Write, rules *Rules) (*writeRequest, error) {
+	r := &writeRequest{session: s, writes: writes, rules: rules, paths: make([]pathLocks, len(writes))}
 	for i, w := range writes {
-		for _, name := range paths[i].names() {
-			if n := st.nodes[name]; n != nil && n.claim != nil && !n.claim.addsDirectory {
+		var err error
+		if r.paths[i], err = rules.locksOfPath(w.Path); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// permitAll decides whether the session may make all the writes now. Its record pins the holds that allow them, and excludes the other locks
+// that protect or contain one of the paths; the scope lists both.
+func (st *State) permitAll(r *writeRequest, now Instant, out *outcome) {
+	if st.rules != r.rules {
+		return
+	}
+	var scope writeScope
+	all := make([]Permit, len(r.writes))
+	for i, w := range r.writes {
+		for _, name := range r.paths[i].names() {
+			if n := st.nodes[name]; n != nil && n.claim != nil && n.claim.kind != claimFiles {
 				out.busy = name
-				return nil, writeScope{}
+				return
 			}
 		}
 		var err error
-		if all[i], err = st.permit(s, w, paths[i], now); err != nil {
+		if all[i], err = st.permit(r.session, w, r.paths[i], now); err != nil {
 			out.refuse(err)
-			return nil, writeScope{}
+			return
 		}
 	}
-	for i, q := range paths {
+	for i, q := range r.paths {
 		for _, name := range slices.Concat(q.guards, q.lockable) {
 			scope.add(name, st.held(name))
 		}
@@ -45,8 +68,7 @@ func (st *State) permitAll(s *sessionState, writes []Write, paths []pathLocks, n
 		}
 	}
 	out.beginWrite(scope)
-	out.expects = scope.publications
-	return all, scope
+	out.permit, out.expects = &writePermit{all, scope}, scope.publications
 }
 
 // exclude decides whether the session may change directories now: whether no lock is held at or below the excluded names of the scope.
@@ -126,8 +148,8 @@ func (st *State) permit(s *sessionState, w Write, q pathLocks, now Instant) (per
 }
 
 // writableHold returns the hold of a lock by which the session may make a change. With inside, the lock contains the path, and the session must
-// act for the hold. Otherwise the lock protects the path, and the session must belong to the holder's job, unless the rule accepts its
-// account: otherwise a job that lost the lock could change the files of the account's next job.
+// act for the hold. Without, the lock protects the path, and the session must belong to the holder's job or the rule must accept the account:
+// else a job that lost the lock could change the files of the account's next job.
 func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, now Instant) (*liveHold, error) {
 	began, token := w.Permit.Lock, w.Permit.Token
 	if inside {
@@ -140,7 +162,7 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 		}
 	}
 	switch {
-	case err != nil && inside && !st.held(name): // the lock was held when the change began
+	case err != nil && inside && !st.held(name): // the change began under the lock, which has ended since
 		return nil, s.otherHoldError(began, token, name, now)
 	case err != nil:
 		return nil, err
@@ -168,7 +190,7 @@ func (s *sessionState) otherHoldError(began Name, token Token, name Name, now In
 
 // expiredError returns the error for an expired hold that has not ended yet. It is the same as after the end.
 func expiredError(h *liveHold, now Instant) error {
-	at, cause := h.effectiveDeadline(now.Boot)
+	at, cause := h.deadline(now.Boot)
 	ended := now
 	ended.Boot = at
 	return &LostError{Name: h.Name, Token: h.Token, Cause: cause, Limit: h.limit(cause), At: ended, Ago: max(now.Boot-at, 0)}

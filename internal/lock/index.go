@@ -101,7 +101,8 @@ func (st *State) addNode(name Name) *node {
 	return n
 }
 
-// prune removes a node without content, and those above it. The fixed prefixes of rules stay.
+// prune removes a node without content, and those above it. The fixed prefixes of rules stay: nearly every lock lies below one, and would make
+// its node again.
 func (st *State) prune(n *node) {
 	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
 		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
@@ -147,9 +148,9 @@ func (st *State) dropPool(p *pool) {
 // markDirty makes serveQueuesLocked serve the queue of the node.
 func (st *State) markDirty(n *node) { st.dirty = append(st.dirty, n) }
 
-// unexclude makes the table offer the node and the names below it to waiting sessions again, in the order of the first session of each queue.
-// It also wakes the decisions that wait for the node.
-func (st *State) unexclude(n *node) {
+// reoffer makes the table offer the node and the names below it to waiting sessions again, in the order of the first session of each queue.
+// It also wakes the decisions that wait for the node. Call it when a write or a claim no longer excludes the names.
+func (st *State) reoffer(n *node) {
 	st.vacancies.Add(1)
 	st.markDirty(n)
 	var below []*node

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// OpenJob begins a session of the server that holds locks for a job, see package job. Its holds differ from those of clients:
+// OpenJob begins an automatic session: the server acquires locks by it for a job, see package job. These automatic locks differ from those
+// of clients:
 //
 //   - They have no directory. The grant only checks that no directory of the host has the name.
 //   - No session of a client acts for them.
@@ -24,7 +25,8 @@ func (t *Table) Granted() bool {
 // EndAt makes the session's hold of the name end at the time at the latest, with the cause. It replaces the time of an earlier call; 0
 // removes it. EndAt reports whether the session holds the name.
 func (s *Session) EndAt(n Name, at Time, why Cause) bool {
-	defer s.table.endChange(s.table.beginChange())
+	now := s.table.beginChange()
+	defer s.table.endChange(now)
 	h := s.s.holds[n]
 	if h == nil || h.unacknowledged {
 		return false
@@ -38,9 +40,7 @@ func (s *Session) EndAt(n Name, at Time, why Cause) bool {
 // owner that the record is about. On a full disk only observers get it.
 func (t *Table) Remark(ctx context.Context, why Cause, hold Hold, path Name, note string) error {
 	r, err := t.decide(ctx, func(now Instant, out *outcome) {
-		out.records = append(out.records, Record{
-			Kind: Published, Cause: why, Hold: hold, By: hold.Owner, At: now, Note: note, File: &Publication{Path: path},
-		})
+		out.publish(why, hold, hold.Owner, note, Publication{Path: path}, now)
 	})
 	if err != nil {
 		return err

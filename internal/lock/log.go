@@ -16,15 +16,15 @@ type Log interface {
 	// Load returns the holds that stand, in the order of their tokens, and the last token. It converts times of an earlier boot or of
 	// another machine to this machine's boot clock by the wall clock, for the time since the last record. Call it once, before the first Append.
 	Load(ctx context.Context) (Loaded, error)
-	// Room reports whether grants with tokens up to this one, or as many other records, can be appended: the tokens are reserved, and there
-	// is space for these records and for the end of every hold. It reads memory only; the table calls it with its mutex held. Grants with
-	// smaller tokens may still wait for their directories.
+	// Room reports whether the log has room for all records up to the grant with this token: the token is reserved, and there is space for
+	// these records and for the end of every hold. The table counts each other record that needs room as one token, and grants with smaller
+	// tokens may still wait for their directories. Room reads memory only; the table calls it with its mutex held.
 	Room(token Token) bool
 	// MakeRoom waits until Room may return true. The errors are ErrFull, ErrClosed, a *SuspendedError,
 	// that of ctx, and those of a log that has failed.
 	MakeRoom(ctx context.Context, token Token) error
 	// Append adds the records after all earlier ones and returns the end of the last. It copies them, never blocks and never fails.
-	// The table calls it with its mutex held. All records need Room but ends, undone adoptions, and directories that a start makes again.
+	// The table calls it with its mutex held, after Room except for ends, undone adoptions, and directories that a start makes again.
 	Append(records []Record) Position
 	// Wait returns nil when everything up to the position is written, so that the end of the process does not lose it. With durable,
 	// in a log that was opened as durable, it is also synced, so that a loss of power does not lose it. The error is ErrUncertain, with
@@ -47,7 +47,8 @@ type Disk interface {
 	Free(n Name) bool
 	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrNotDirectory if a file
 	// has the name, ErrNoParent if the parent does not exist or the path contains a link, and those of the file system. If locks have no
-	// directories, Make only checks that the name is free and returns the zero id; for an existing directory the error matches fs.ErrExist.
+	// directories, Make only checks that the name is free and returns the zero id. Then the error for an existing directory is no *HostError,
+	// but matches fs.ErrExist: no session waits for it to go.
 	// Make removes a directory that a crash of this server left between Make and its record, or moves it aside with its files.
 	Make(ctx context.Context, n Name) (DirectoryID, error)
 	// Check returns nil if a grant without a directory may have the name. With directories of locks the errors are those of Make, except

@@ -29,7 +29,7 @@ type item struct {
 
 var errManyShares = errors.New("its wildcards can share a text in too many ways: keep them in the order and with the texts between them that match has, or write several paths")
 
-// compile sets elements and template. Only one place of the pattern may fit a path in several ways: one more ** than one, or two wildcards of any
+// compile sets elements and template. Only one place of the pattern may fit a path in several ways: a second **, or two wildcards of any
 // length in one element. So the locks of a path are few, and quickly found.
 func (p *pattern) compile() error {
 	p.elements, p.template = nil, slices.Clone(p.matchParts)
@@ -91,7 +91,8 @@ func (p *pattern) itemsOf(e element) (items []item) {
 	return items
 }
 
-// joinable returns how many parts from the first one on follow each other in match, too, up to a wildcard. They occur only here.
+// joinable returns how many parts, from the first one to a wildcard, follow each other in match, too, and occur only here. With the match /l/a*b*,
+// the parts $1, b and $2 of the path /d/$1b$2 have one joint value.
 func (p *pattern) joinable(e element) int {
 	n := 1
 	at := slices.IndexFunc(p.template, func(t part) bool { return t.wildcard == e[0].wildcard })

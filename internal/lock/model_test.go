@@ -183,26 +183,20 @@ func (m *model) holdsName(id SessionID, name Name) bool {
 }
 
 // try makes one decision, if nothing is under way at the name.
-func (m *model) try(f func(now Instant, out *outcome)) (r result, err error) {
+func (m *model) try(f decision) (r result, err error) {
 	t := m.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := m.clock.Now()
-	t.out.reset()
-	f(now, &t.out)
+	_, room := t.checkLocked(f, now, &t.out)
 	if t.out.busy != "" {
 		m.note("  busy at %s", t.out.busy)
 		return r, errBusy
 	}
-	if t.out.needsRoom() && !m.log.Room(0) {
+	if !room {
 		return r, ErrFull
 	}
-	r, err = result{adopted: t.out.adopted, claim: t.out.claim, waiter: t.out.waiter}, t.out.err
-	if t.out.granted != nil {
-		r.granted = *t.out.granted
-	}
-	t.commitLocked(&t.out)
-	t.serveQueuesLocked(now)
+	r, err = t.takeLocked(&t.out, now)
 	if r.claim != nil {
 		m.tasks = append(m.tasks, r.claim)
 	}
@@ -386,13 +380,9 @@ func (m *model) finish(i int) {
 	case 2:
 		failed = ErrDirectoryGone
 	}
-	m.note("directory of %s, makes %v: %v", c.record.Hold.Name, c.isGrant, failed)
+	m.note("directory of %s, kind %d: %v", c.record.Hold.Name, c.kind, failed)
 	m.try(func(now Instant, out *outcome) {
-		if c.isGrant || c.addsDirectory {
-			m.table.st.made(c, DirectoryID{Inode: m.random.Uint64() | 1}, failed, now, out)
-		} else {
-			m.table.st.removed(c, "", failed, now, out)
-		}
+		m.table.st.completed(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
 	})
 }
 
@@ -409,16 +399,14 @@ func (m *model) close() {
 func (m *model) write() {
 	s := m.session()
 	path := m.name() + "/file"
-	q, err := m.table.Rules().locksOfPath(path)
+	asked, err := newWriteRequest(s.s, []Write{{Path: path}}, m.table.Rules())
 	if err != nil {
 		m.fail("%v", err)
 	}
 	m.note("write %s by %s", path, s.ID())
-	var scope writeScope
-	if _, err := m.try(func(now Instant, out *outcome) {
-		_, scope = m.table.st.permitAll(s.s, []Write{{Path: path}}, []pathLocks{q}, now, out)
-	}); err == nil && !scope.empty() {
-		m.pins = append(m.pins, scope)
+	r, err := m.try(func(now Instant, out *outcome) { m.table.st.permitAll(asked, now, out) })
+	if err == nil && !r.permit.scope.empty() {
+		m.pins = append(m.pins, r.permit.scope)
 	}
 }
 
@@ -436,7 +424,7 @@ func (m *model) undo() {
 	h := m.undoable[i]
 	m.undoable = slices.Delete(m.undoable, i, i+1)
 	m.note("undo %s token %d", h.Name, h.Token)
-	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h, out) })
+	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h.Name, h.Token, h.Owner.Session, out) })
 }
 
 func (m *model) endByToken() {
@@ -510,14 +498,14 @@ func (m *model) check() {
 			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.holdRule {
 				m.fail("%s token %d does not follow the rules in force", name, h.Token)
 			}
-			if at, why := h.deadline(now.Boot); at < now.Boot && !m.invalid && h.retry <= now.Boot && h.timer.at <= now.Boot {
+			if at, why := h.ownDeadline(now.Boot); at < now.Boot && !m.invalid && h.nextTry <= now.Boot && h.timer.at <= now.Boot {
 				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
 			}
 		}
 		if exclusive > 1 || exclusive == 1 && len(n.holds) > 1 {
 			m.fail("%s has %d holds, %d of them exclusive", name, len(n.holds), exclusive)
 		}
-		if c := n.claim; c != nil && c.isGrant {
+		if c := n.claim; c != nil && c.kind == claimGrant {
 			accounts[c.record.Hold.Owner.Account]++
 		}
 		if c := n.claim; c != nil && !slices.Contains(m.tasks, c) && (c.waiter == nil || c.begun) {
@@ -581,10 +569,10 @@ func (m *model) checkTimer(h *liveHold, now Time) {
 	if n.below > 0 || n.cannotEnd() {
 		return // the end of what scope it sets the timer
 	}
-	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.retry <= now {
+	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.nextTry <= now {
 		m.fail("%s token %d is older than %s", n.name, h.Token, age)
 	}
-	if at, why := h.deadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.retry, now+retryAfter)) {
+	if at, why := h.ownDeadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.nextTry, now+retryAfter)) {
 		m.fail("%s token %d has no timer (%s)", n.name, h.Token, why)
 	}
 }

@@ -44,8 +44,8 @@ func (h *Hold) Grace() (time.Duration, bool) {
 	return h.Asked.Grace, h.Asked.Release
 }
 
-// tooOld returns when the hold is too old.
-func (h *Hold) tooOld() Time {
+// ageEnd returns when the hold reaches its age.
+func (h *Hold) ageEnd() Time {
 	if age := h.MaxAge(); age > 0 {
 		return later(h.Renewed.Boot, age)
 	}
@@ -62,9 +62,9 @@ func (h *liveHold) graceEnd() Time {
 	return never
 }
 
-// latest returns the time at which the hold ends in spite of signs of life, and the cause.
-func (h *liveHold) latest() (at Time, why Cause) {
-	switch age, grace := h.tooOld(), h.graceEnd(); {
+// hardDeadline returns the time at which the hold ends in spite of signs of life, and the cause.
+func (h *liveHold) hardDeadline() (at Time, why Cause) {
+	switch age, grace := h.ageEnd(), h.graceEnd(); {
 	case h.unacknowledged:
 		return 0, CauseUndeliver
 	case h.endAt != 0 && h.endAt <= min(age, grace):
@@ -76,9 +76,9 @@ func (h *liveHold) latest() (at Time, why Cause) {
 	}
 }
 
-// deadline returns the time at which the hold ends without further signs of life, and the cause.
-func (h *liveHold) deadline(now Time) (at Time, why Cause) {
-	at, why = h.latest()
+// ownDeadline returns the time, without regard to members, at which the hold ends without further signs of life, and the cause.
+func (h *liveHold) ownDeadline(now Time) (at Time, why Cause) {
+	at, why = h.hardDeadline()
 	if h.Rule.MaxIdle > 0 {
 		if end := later(h.alive(now), h.Rule.MaxIdle); end < at {
 			at, why = end, CauseIdle
@@ -98,14 +98,14 @@ func (h *liveHold) alive(now Time) Time {
 
 // expired reports whether the hold has expired. It may not have ended yet.
 func (h *liveHold) expired(now Time) bool {
-	at, _ := h.effectiveDeadline(now)
+	at, _ := h.deadline(now)
 	return at <= now
 }
 
-// effectiveDeadline is deadline, or groupDeadline for a hold with members. It reads the members only if the hold would have expired without them, and
+// deadline is ownDeadline, or groupDeadline for a hold with members. It reads the members only if the hold would have expired without them, and
 // not again for a second.
-func (h *liveHold) effectiveDeadline(now Time) (at Time, why Cause) {
-	at, why = h.deadline(now)
+func (h *liveHold) deadline(now Time) (at Time, why Cause) {
+	at, why = h.ownDeadline(now)
 	switch {
 	case at > now || len(h.node.holds) != 1 || h.node.below == 0:
 		return at, why
@@ -128,11 +128,11 @@ func (h *liveHold) limit(why Cause) time.Duration {
 
 // arm sets the timer of a hold to its deadline. Signs of life do not move the timer, so it may fire too early.
 func (st *State) arm(h *liveHold) {
-	at, _ := h.latest()
+	at, _ := h.hardDeadline()
 	if h.Rule.MaxIdle > 0 {
 		at = min(at, later(h.idleFrom, h.Rule.MaxIdle))
 	}
-	st.timers.set(&h.timer, max(at, h.retry))
+	st.timers.set(&h.timer, max(at, h.nextTry))
 }
 
 // armAll sets the timers of the holds of n anew, after the reason for a delay has gone.
@@ -142,8 +142,8 @@ func (st *State) armAll(n *node) {
 	}
 }
 
-// next decides the first thing that is due, and returns false if nothing is: the end of a hold or its delay, the end of a wait, or the end
-// of a time without grants. The caller applies the outcome and calls next again.
+// next decides the first timer that is due, and returns false if none is. It ends a hold, a wait, or a time without grants, or sets the timer
+// later. The caller applies the outcome and calls next again.
 func (st *State) next(now Instant, out *outcome) bool {
 	if st.timers.next() > now.Boot {
 		return false
@@ -172,14 +172,14 @@ func (st *State) endDue(h *liveHold, now Instant, out *outcome) {
 		out.setTimer(&h.timer, h.groupEnd.until)
 		return
 	}
-	at, why := h.deadline(now.Boot)
+	at, why := h.ownDeadline(now.Boot)
 	if group && at <= now.Boot {
 		at, why = h.groupDeadline(now.Boot)
 		if at > now.Boot {
 			out.do(groupEndCached{h, cachedDeadline{at, min(at, now.Boot+retryAfter)}})
 		}
 	}
-	if at = max(at, h.retry); at > now.Boot {
+	if at = max(at, h.nextTry); at > now.Boot {
 		out.setTimer(&h.timer, at)
 		return
 	}
@@ -213,10 +213,10 @@ func (st *State) restorable(h *liveHold) bool {
 // cannotEnd reports whether no hold of n can end now, because of a change of its directory or a write under it.
 func (n *node) cannotEnd() bool { return n.claim != nil || n.pins > 0 && len(n.holds) == 1 }
 
-// groupDeadline is deadline for a hold with members. At its age it ends together with them. Their signs of life count for it, and after
-// the end of its connection it waits for the ends of theirs. An unacknowledged grant waits for its members.
+// groupDeadline is ownDeadline for a hold with members. At its age it ends together with them. Their signs of life count for it, and after
+// the end of its connection it waits for the ends of theirs. It does not end before them because it is unacknowledged, or by EndAt.
 func (h *liveHold) groupDeadline(now Time) (at Time, why Cause) {
-	at, why = h.tooOld(), CauseExpire
+	at, why = h.ageEnd(), CauseExpire
 	grace := h.graceEnd()
 	if grace <= now && h.node.openBelow() {
 		grace = now + retryAfter
@@ -235,7 +235,7 @@ func (h *liveHold) groupDeadline(now Time) (at Time, why Cause) {
 // innermostMember returns a hold below n without members of its own, or nil if it cannot end now.
 func (n *node) innermostMember(now Time) *liveHold {
 	m := n.innermost()
-	if len(m.holds) == 0 || m.cannotEnd() || m.holds[0].retry > now {
+	if len(m.holds) == 0 || m.cannotEnd() || m.holds[0].nextTry > now {
 		return nil
 	}
 	return m.holds[0]

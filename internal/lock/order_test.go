@@ -20,7 +20,7 @@ type scriptedDisk struct {
 	free    func() bool
 	make    func(lock.Name) error
 	gone    func(lock.Hold) bool
-	restore error
+	restore func(lock.Hold) (id lock.DirectoryID, gone bool, err error)
 }
 
 func (d *scriptedDisk) Free(lock.Name) bool { return d.free != nil && d.free() }
@@ -40,7 +40,7 @@ func (d *scriptedDisk) Gone(_ context.Context, h lock.Hold) (bool, error) {
 
 func (d *scriptedDisk) Restore(ctx context.Context, h lock.Hold) (lock.DirectoryID, bool, error) {
 	if d.restore != nil {
-		return lock.DirectoryID{}, false, d.restore
+		return d.restore(h)
 	}
 	return d.Disk.Restore(ctx, h)
 }
@@ -459,11 +459,45 @@ func TestAReleaseReportsThatTheHostRemovedTheDirectory(t *testing.T) {
 func TestALockWithAnUnreadableDirectoryStaysHeld(t *testing.T) {
 	b := withDirectories(t)
 	h := b.acquire(b.open("a"), "/locks/x")
-	b.disk.restore = errors.New("permission denied")
+	b.disk.restore = func(lock.Hold) (lock.DirectoryID, bool, error) {
+		return lock.DirectoryID{}, false, errors.New("permission denied")
+	}
 	b.start()
 	if status, _ := b.table.Get("/locks/x"); len(status.Holds) != 1 || status.Holds[0].Directory != h.Directory {
 		t.Errorf("held by %v, before by %v", status.Holds, h)
 	}
+}
+
+// sharing are rules of a lock that the accounts a and b hold together.
+var sharing = lock.Rule{Match: "/x", Contention: &lock.Contention{Shared: []string{"a", "b"}}}
+
+// The directory of a shared lock is missing at a start. It is made once, and no hold ends because the directory is new.
+func TestAStartMakesTheDirectoryOfASharedLockOnce(t *testing.T) {
+	b := withDirectories(t, sharing)
+	b.acquire(b.open("a"), "/x")
+	b.acquire(b.open("b"), "/x")
+	var onDisk lock.DirectoryID
+	b.disk.restore = func(h lock.Hold) (lock.DirectoryID, bool, error) {
+		if onDisk == (lock.DirectoryID{}) {
+			onDisk.Inode = 100
+			return onDisk, false, nil
+		}
+		return onDisk, onDisk != h.Directory, nil
+	}
+	b.start()
+	status, _ := b.table.Get("/x")
+	if len(status.Holds) != 2 || status.Holds[0].Directory != onDisk || status.Holds[1].Directory != onDisk {
+		t.Errorf("the holds are %+v", status.Holds)
+	}
+}
+
+// A program on the host removes the directory of a shared lock. All its holds end, so the next session is not refused.
+func TestAllHoldsOfARemovedDirectoryEnd(t *testing.T) {
+	b := withDirectories(t, sharing)
+	b.acquire(b.open("a"), "/x")
+	b.acquire(b.open("b"), "/x")
+	b.disk.gone = func(lock.Hold) bool { return true }
+	b.acquire(b.open("c"), "/x")
 }
 
 // A sweep removes directories without a lock. It keeps that of a grant under way, at or below the name.
@@ -557,6 +591,25 @@ func TestALimitRefusalShowsTheQueue(t *testing.T) {
 	_, _, _, err := b.open("c").AcquireOrWait(b.ctx, "/p/3", nil)
 	if err == nil || err.Error() != "the limit of 1 locks is reached; 1 in the queue" {
 		t.Error(err)
+	}
+}
+
+// A view agrees with MKD while the log is full or the server is suspended.
+func TestAViewShowsThatNoGrantCanBeRecorded(t *testing.T) {
+	b := newScene(t)
+	s := b.open("a")
+	next := func(want error) {
+		t.Helper()
+		v, err := s.View("/locks/x")
+		b.is(err, nil)
+		b.is(v.Next, want)
+	}
+	next(nil)
+	b.log.(*locktest.Memory).SetFull(true)
+	next(lock.ErrHeld)
+	b.suspended.Store(true)
+	if v, _ := s.View("/locks/x"); !errors.As(v.Next, new(*lock.SuspendedError)) {
+		t.Errorf("during a suspension: %v", v.Next)
 	}
 }
 

@@ -7,10 +7,22 @@ type outcome struct {
 	err     error
 	expects int // number of records that follow later and need room in the log, see State.expected
 
-	granted *Hold   // the hold of the session; nil: none
-	adopted Token   // with granted: token of the adopted hold; 0: none
-	claim   *claim  // a directory to make or remove now; nil: none
-	waiter  *waiter // the session waits now; nil: it does not
+	granted *Hold // the hold of the session, which may be one of the records; nil: none
+	reply
+}
+
+// reply is the part of an outcome for the caller of the decision, beside the hold and the error.
+type reply struct {
+	adopted Token        // of a grant: token of the adopted hold; 0: none
+	claim   *claim       // a directory to make or remove now; nil: none
+	waiter  *waiter      // the session waits now; nil: it does not
+	permit  *writePermit // of permitAll; nil: a reload has replaced the rules, and nothing was decided
+}
+
+// writePermit allows writes in one step.
+type writePermit struct {
+	holds []Permit // the holds that allow them, in the order of the writes
+	scope writeScope
 }
 
 // reset prepares an outcome for the next decision.
@@ -54,14 +66,14 @@ func (o *outcome) unqueue(w *waiter, why error) {
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
 
-// needsRoom reports whether the outcome needs room in the log: for any record that ends nothing, now or later, because clients can cause any
+// needsRoom reports whether the outcome needs room in the log: for any record except an end, now or later, because clients can cause any
 // number of them. An undone adoption counts as an end, and a grant whose directory has been made has its room already.
 func (o *outcome) needsRoom() bool {
 	if o.expects > 0 {
 		return true
 	}
 	if o.claim != nil {
-		return o.claim.isGrant
+		return o.claim.kind == claimGrant
 	}
 	for i := range o.records {
 		r := &o.records[i]

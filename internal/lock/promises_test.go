@@ -414,6 +414,21 @@ func TestALostLockIsNamedWithTheReason(t *testing.T) {
 	s.writes(a, phone, "taken away 12s ago: older than 1m0s")
 }
 
+// The release of its job's next hold is refused, because a lock lies below it. The session still learns that it lost an earlier one.
+func TestARefusedReleaseKeepsTheNoteOfALoss(t *testing.T) {
+	s := newScene(t)
+	loser, next := s.open("a", "job"), s.open("a", "job")
+	s.acquire(loser, "/locks/x")
+	s.pass(10 * time.Minute)
+	s.acquire(next, "/locks/x", "/locks/x/y")
+	s.release(loser, "/locks/x", lock.ErrMembers)
+	s.release(next, "/locks/x/y", nil)
+	s.release(next, "/locks/x", nil)
+	if err := loser.Release(s.ctx, "/locks/x"); !errors.As(err, new(*lock.LostError)) {
+		t.Errorf("the release returns %v", err)
+	}
+}
+
 func TestAWriteNeedsTheHoldThatItBeganWith(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a")

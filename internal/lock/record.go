@@ -9,10 +9,10 @@ type Hold struct {
 	Owner    Owner
 	Acquired Instant // time of the grant
 	Renewed  Instant // start of its age; Acquired at first
-	Job      bool    // a session of OpenJob acquired it
+	Job      bool    // it is automatic: a session of OpenJob acquired it
 	Shared   bool    // other shared holds of the name may stand at the same time
-	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, does not
-	// change, and has no Contention, and no Protection.
+	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, and has no
+	// Contention and no Protection. A reload may replace the pointer; nobody changes the Rule that it points to.
 	Rule  *Rule
 	Asked Asked // limits that its client set
 	// Directory identifies the lock's directory; zero while it has none.
@@ -37,7 +37,8 @@ type DirectoryID struct {
 // Kind is the effect of a Record.
 type Kind uint8
 
-// The kinds of records, all of which go into the log. A record without a kind is a volatile change of memory only.
+// The kinds of records. The log stores all of them; on a full disk it drops those that change no hold and no file, see [Table.Remark]. A
+// record without a kind is a volatile change of memory.
 const (
 	Granted   Kind = iota + 1 // Hold stands, and the hold of the name with the token Replaces has ended
 	Ended                     // the hold of Hold.Name with Hold.Token has ended

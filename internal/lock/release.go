@@ -9,7 +9,7 @@ import (
 func (st *State) end(h *liveHold, r Record, now Instant, out *outcome) {
 	r.Kind, r.Hold, r.At = Ended, h.Hold, now
 	if h.Directory != (DirectoryID{}) && len(h.node.holds) == 1 && r.Cause != CauseHostGone {
-		out.addClaim(&claim{record: r})
+		out.addClaim(&claim{kind: claimEnd, record: r})
 		return
 	}
 	out.records = append(out.records, r)
@@ -63,21 +63,20 @@ func (st *State) release(s *sessionState, name Name, now Instant, out *outcome) 
 		return
 	}
 	h, err := st.releasable(s, name, now)
-	if _, lost := s.lost[name]; lost {
-		out.do(lossForgiven{s, name}) // the client gets the error now
-	}
-	switch {
-	case err != nil:
-		out.refuse(err)
-	default:
+	if err == nil {
 		st.endIfFree(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
+		return
 	}
+	if _, lost := s.lost[name]; lost {
+		out.do(lossForgiven{s, name}) // err is the *LostError
+	}
+	out.refuse(err)
 }
 
-// markUndelivered marks a hold whose 257 the client did not receive. [State.next] ends it as soon as possible.
-func (st *State) markUndelivered(granted Hold, out *outcome) {
-	h := st.nodes[granted.Name].byToken(granted.Token)
-	if h == nil || h.Owner.Session != granted.Owner.Session {
+// markUndelivered marks a hold of the session whose 257 the client did not receive. [State.next] ends it as soon as possible.
+func (st *State) markUndelivered(name Name, token Token, by SessionID, out *outcome) {
+	h := st.nodes[name].byToken(token)
+	if h == nil || h.Owner.Session != by {
 		out.refuse(ErrStale)
 		return
 	}
@@ -107,12 +106,18 @@ func (st *State) breakUp(name Name, token Token, by Owner, why string, now Insta
 	}
 }
 
-// hostGone decides the end of a hold whose directory a program on the host removed. While a change of the directory or a write under the
-// hold is under way, it does nothing; the next check repeats it.
+// hostGone decides the end of a hold whose directory a program on the host removed, and of the holds that share this directory. While a
+// change of the directory or a write under the hold is under way, it does nothing; the next check repeats it.
 func (st *State) hostGone(name Name, token Token, now Instant, out *outcome) {
 	n := st.nodes[name]
-	if h := n.byToken(token); h != nil && n.claim == nil && n.pins == 0 {
-		st.endByHost(h, now, out)
+	h := n.byToken(token)
+	if h == nil || n.claim != nil || n.pins > 0 {
+		return
+	}
+	for _, other := range n.holds {
+		if other.Directory == h.Directory {
+			st.endByHost(other, now, out)
+		}
 	}
 }
 
@@ -138,12 +143,20 @@ func (st *State) renewHold(h *liveHold, by Owner, now Instant, out *outcome) {
 	out.records = append(out.records, Record{Kind: Changed, Cause: CauseRenew, Hold: renewed, By: by, At: now})
 }
 
-// restoredDirectory decides that a loaded hold has the directory of h.
-func (st *State) restoredDirectory(h Hold, now Instant, out *outcome) {
-	if is := st.nodes[h.Name].byToken(h.Token); is != nil {
-		h.Rule = is.Rule
+// restoredDirectory decides that the loaded holds of a name have the directory. A crash may have recorded it in some of them only.
+func (st *State) restoredDirectory(name Name, id DirectoryID, now Instant, out *outcome) {
+	for _, h := range st.nodes[name].holds {
+		if h.Directory != id {
+			out.setDirectory(h, id, h.Owner, now)
+		}
 	}
-	out.records = append(out.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: h, By: h.Owner, At: now})
+}
+
+// setDirectory records the directory of a hold.
+func (o *outcome) setDirectory(h *liveHold, id DirectoryID, by Owner, now Instant) {
+	changed := h.Hold
+	changed.Directory = id
+	o.records = append(o.records, Record{Kind: Changed, Cause: CauseDirectory, Hold: changed, By: by, At: now})
 }
 
 // addDirectory claims a directory for the files in a held lock that has none.
@@ -155,6 +168,6 @@ func (st *State) addDirectory(s *sessionState, name Name, out *outcome) {
 		out.busy = name
 	default:
 		out.expects = len(n.holds)
-		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, addsDirectory: true, expects: out.expects})
+		out.addClaim(&claim{record: Record{Hold: n.holds[0].Hold, By: s.owner}, kind: claimFiles, expects: out.expects})
 	}
 }

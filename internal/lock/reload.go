@@ -23,7 +23,8 @@ const followBatch = 64
 
 // beginReload makes all decisions use the rules. Holds and limits follow name by name, see follow.
 func (t *Table) beginReload(rules *Rules) {
-	defer t.endChange(t.beginChange())
+	now := t.beginChange()
+	defer t.endChange(now)
 	st := t.st
 	st.rules, st.reloading = rules, true
 	st.pools = make(map[poolKey]*pool)
@@ -64,7 +65,8 @@ func (st *State) follow(n *node, at Instant) {
 
 // endReload ends a reload: the counts of limits are complete, so their queues are served.
 func (t *Table) endReload() {
-	defer t.endChange(t.beginChange())
+	now := t.beginChange()
+	defer t.endChange(now)
 	st := t.st
 	st.reloading = false
 	st.vacated = slices.AppendSeq(st.vacated, maps.Values(st.pools))

@@ -44,8 +44,8 @@ type Rule struct {
 type Protection struct {
 	// Paths are patterns for paths of the served tree that only a lock's holder may change: globs, in which $1,
 	// $2, ... stand for the text that the wildcards of Match matched, taken literally. Each pattern has all of them, so that a
-	// path alone leads to its locks. The $n of a ** is an element of its own; where it is
-	// empty, that element is left out.
+	// path alone leads to its locks: with the Match /locks/*/*, /data/$1/$2 is a pattern, and /data/$1 is none. The $n of a **
+	// is an element of its own; where it is empty, that element is left out.
 	Paths []string
 	// WriteAs names the sessions that change them under the hold of a session that has ended.
 	WriteAs WritePolicy

@@ -60,7 +60,7 @@ func (t *Table) serveLocked(n *node, now Instant) {
 func (t *Table) markUnservedLocked(n Name) {
 	if len(t.unserved) == 0 {
 		select {
-		case t.retry <- struct{}{}:
+		case t.serveLater <- struct{}{}:
 		default:
 		}
 	}

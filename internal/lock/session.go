@@ -184,7 +184,7 @@ func (s *Session) Work() {
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
 // no rule makes the name a lock; ErrEnded; a *SuspendedError; and those of the disk and the log.
 // After ErrUncertain the session may hold the lock for a moment: the server ends the hold as soon as possible, or the session's next
-// call returns it.
+// AcquireOrWait of the name returns it.
 //
 // The name is claimed while the disk makes the directory. The grant follows.
 func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hold, adopted Token, w *Waiting, err error) {
@@ -194,6 +194,7 @@ func (s *Session) AcquireOrWait(ctx context.Context, n Name, wake func()) (h Hol
 		a := &acquisition{session: s.s, name: n, wake: wake, vacancies: t.st.vacancies.Load()}
 		a.diskFree = t.disk != nil && t.disk.Free(n)
 		r, err = t.decideIfValid(ctx, func(now Instant, out *outcome) { t.st.acquire(a, now, out) })
+		// A session that starts to wait needs no check: the watch of the directories ends the hold, usually within a second.
 		if held, ok := err.(*HeldError); ok && !checked && held.Name == n && t.endIfHostRemoved(ctx, n) {
 			continue
 		}
@@ -227,15 +228,12 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 }
 
 // Release releases a hold of the name that the session may release: its own, otherwise the oldest of those that its job, its client or
-// the rule's release policy allows, see [ReleasePolicy]. It waits for writes under way. If the session has lost a hold of the name, its
-// first call returns a *LostError and clears that.
+// the rule's release policy allows, see [ReleasePolicy]. It waits for writes under way. If the session may release none and has lost a hold of
+// the name, it returns a *LostError, once.
 //
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
 func (s *Session) Release(ctx context.Context, n Name) error {
-	if err := s.table.checkValid(); err != nil {
-		return err
-	}
 	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
 }
 
@@ -244,9 +242,7 @@ func (s *Session) Release(ctx context.Context, n Name) error {
 // ErrStale if no hold of the session has the token.
 func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 	t := s.table
-	_, err := t.decide(ctx, func(_ Instant, out *outcome) {
-		t.st.markUndelivered(Hold{Name: n, Token: token, Owner: Owner{Session: s.id}}, out)
-	})
+	_, err := t.decide(ctx, func(_ Instant, out *outcome) { t.st.markUndelivered(n, token, s.id, out) })
 	if err == nil {
 		t.Expire(ctx)
 	}
@@ -256,23 +252,18 @@ func (s *Session) Undo(ctx context.Context, n Name, token Token) error {
 // Break ends the hold with the token for an administrator, and records the reason. The errors are ErrNotHeld, ErrStale, ErrMembers, and
 // those of the disk and the log.
 func (t *Table) Break(ctx context.Context, n Name, token Token, by Owner, why string) error {
-	if err := t.checkValid(); err != nil {
-		return err
-	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.breakUp(n, token, by, why, now, out) })
 }
 
-// HostGone ends a hold whose directory a program on the host removed. It does nothing while a write under the hold is under way.
+// HostGone ends a hold whose directory a program on the host removed, and those that share this directory. It does nothing while a write
+// under the hold is under way.
 func (t *Table) HostGone(ctx context.Context, h Hold) error {
-	if err := t.checkValid(); err != nil {
-		return err
-	}
 	return t.end(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
 }
 
 // end makes a decision that ends a hold, removes the directory, and waits for the log.
-func (t *Table) end(ctx context.Context, f func(now Instant, out *outcome)) error {
-	r, err := t.decide(ctx, f)
+func (t *Table) end(ctx context.Context, f decision) error {
+	r, err := t.decideIfValid(ctx, f)
 	if err == nil && r.claim != nil {
 		r, err = t.complete(ctx, r.claim)
 	}
@@ -289,12 +280,12 @@ func (t *Table) endIfHostRemoved(ctx context.Context, n Name) bool {
 		return false
 	}
 	t.mu.Lock()
-	is := t.st.nodes[n]
-	if is == nil || len(is.holds) == 0 || is.claim != nil {
+	held := t.st.nodes[n]
+	if held == nil || len(held.holds) == 0 || held.claim != nil {
 		t.mu.Unlock()
 		return true
 	}
-	h := is.holds[0].Hold
+	h := held.holds[0].Hold
 	t.mu.Unlock()
 	checking, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()

@@ -8,10 +8,10 @@ import (
 // Time is a moment on the boot clock of this machine.
 type Time = time.Duration
 
-// State is everything that a decision depends on. Decisions read it.
-// [State.apply] changes it by a record or a change. Methods of the table and of sessions make the changes that need no decision: those of a
-// start and a reload, settings, signs of life, timers, and the begin of work on a directory. State is not for use by several goroutines: a
-// [Table] guards it with one mutex.
+// State is everything that a decision depends on. Decisions read it, and [State.apply] makes all changes that they decide.
+//
+// Changes without a decision write it directly: a start, SetRules, the open and close of a session, its settings, Work, EndAt, the end of a
+// write, and Poll, which sets claim.begun. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
 // The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {
@@ -92,31 +92,40 @@ type liveHold struct {
 	endAt          Time           // of EndAt: it ends at this time at the latest; 0: no such time
 	endCause       Cause          // with endAt: the cause
 	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
-	groupEnd       cachedDeadline // of a group that stands after its own deadline
-	retry          Time           // earliest time of the next attempt after a failed end
+	groupEnd       cachedDeadline // of a hold that stands after its own deadline because of its members
+	nextTry        Time           // earliest time of the next attempt after a failed end; 0: none has failed
 	failures       int
 	timer          timer
 }
 
-// cachedDeadline is the deadline of a group, whose computation reads all members. It counts until the time: members may have ended by then.
+// cachedDeadline is the groupDeadline of a hold, whose computation reads all members. It is valid until the time: members may end meanwhile.
 type cachedDeadline struct{ deadline, until Time }
 
 // claim is a change of a lock's directory that is under way. Nothing else changes the name meanwhile.
 type claim struct {
-	node          *node
-	record        Record  // the grant or end to apply when the disk has finished; with addsDirectory only its Hold and By count
-	isGrant       bool    // the record is a grant
-	addsDirectory bool    // the directory is for the files in a held lock
-	waiter        *waiter // with isGrant: the waiting session; nil: none
-	wake          func()  // with isGrant and no waiter: wakes the session, which may have to wait for the host
-	begun         bool    // the disk has begun
-	expects       int     // with addsDirectory: the number of its records
+	kind    claimKind
+	node    *node
+	record  Record  // the grant or end to apply when the disk has finished; of claimFiles only its Hold and By count
+	waiter  *waiter // of claimGrant: the waiting session; nil: none
+	wake    func()  // of claimGrant, without a waiter: wakes the session, which may have to wait for the host
+	begun   bool    // the disk has begun
+	expects int     // of claimFiles: the number of its records
 }
+
+// claimKind is the purpose of a claim.
+type claimKind uint8
+
+const (
+	claimGrant claimKind = iota + 1 // a grant: the disk makes the directory, or finds the name free
+	claimFiles                      // the disk makes a directory for the files in a held lock
+	claimEnd                        // the end of the last hold: the disk removes the directory
+)
 
 // waiter is a session in the queue for a lock.
 type waiter struct {
 	session *sessionState
-	node    *node
+	name    Name
+	node    *node // of the name, once it is in the queue
 	since   Time
 	until   Time
 	ticket  uint64 // orders the waiters of several names
@@ -139,7 +148,7 @@ type waiter struct {
 type sessionState struct {
 	owner    Owner
 	network  string // NetworkOf its address
-	job      bool   // it holds locks for a job, see OpenJob
+	job      bool   // it is automatic, see OpenJob
 	opened   Instant
 	closed   bool
 	closedAt Time
@@ -189,11 +198,11 @@ type pool struct {
 func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
 
 // taken reports whether the node is held, or a claim of a grant is under way.
-func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.isGrant }
+func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.kind == claimGrant }
 
 // ending reports whether the directory of the last hold is being removed. n may be nil.
 func (n *node) ending() bool {
-	return n != nil && n.claim != nil && !n.claim.isGrant && !n.claim.addsDirectory && len(n.holds) == 1
+	return n != nil && n.claim != nil && n.claim.kind == claimEnd && len(n.holds) == 1
 }
 
 // byToken returns the hold with the token, or nil.
@@ -207,6 +216,12 @@ func (n *node) byToken(t Token) *liveHold {
 		}
 	}
 	return nil
+}
+
+// isOldest reports whether the hold is the oldest one of its name that stands.
+func (st *State) isOldest(h Hold) bool {
+	n := st.nodes[h.Name]
+	return n != nil && len(n.holds) > 0 && n.holds[0].Token == h.Token
 }
 
 // shares reports whether the holds are shared. The node must be held.
@@ -226,8 +241,8 @@ func (n *node) takenWithin() *node {
 	return n
 }
 
-// lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. The
-// only one below it does not if a session of OpenJob holds it: this one, or any if its rule only advises.
+// lockWithin returns a taken node at or below a name that keeps the session from removing or renaming the directory of that name, or nil. A
+// single automatic lock below it counts as none if this session holds it, or if its rule only advises.
 func (st *State) lockWithin(s *sessionState, name Name) *node {
 	dir := st.nodes[name]
 	n := dir.takenWithin()

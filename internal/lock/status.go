@@ -46,13 +46,13 @@ func (st *State) statusOf(n *node, now Instant) Status {
 // lastExpiry describes the end of the hold of n that ends last.
 func (n *node) lastExpiry(now Instant) Expiry {
 	last := n.holds[0]
-	end, _ := last.effectiveDeadline(now.Boot)
+	end, _ := last.deadline(now.Boot)
 	for _, h := range n.holds[1:] {
-		if at, _ := h.effectiveDeadline(now.Boot); at > end {
+		if at, _ := h.deadline(now.Boot); at > end {
 			last, end = h, at
 		}
 	}
-	latest, _ := last.latest()
+	latest, _ := last.hardDeadline()
 	return last.expiryAt(end, latest, now)
 }
 
@@ -63,7 +63,7 @@ func (h *Hold) expiryAt(end, latest Time, now Instant) Expiry {
 
 // Expiry describes the end of the hold after a sign of life now.
 func (h Hold) Expiry(now Instant) Expiry {
-	latest := h.tooOld()
+	latest := h.ageEnd()
 	end := latest
 	if h.Rule.MaxIdle > 0 {
 		end = min(end, later(now.Boot, h.Rule.MaxIdle))
@@ -111,8 +111,8 @@ func (t *Table) HeldWithin(dir Name) bool {
 	return n != nil && (n.taken() || n.below > 0)
 }
 
-// HeldWithin is [Table.HeldWithin], except for one lock below dir that a session of OpenJob holds: this one, or
-// any if its rule only advises.
+// HeldWithin is [Table.HeldWithin], except that a single automatic lock below dir counts as none if this session holds it, or if its rule
+// only advises.
 func (s *Session) HeldWithin(dir Name) bool {
 	t := s.table
 	t.mu.Lock()
@@ -264,7 +264,7 @@ func (s *Session) HoldsUntil() (until time.Duration, endless, ok bool) {
 	for other := range a.sessions {
 		for _, h := range other.holds {
 			if s.s.reasonFor(h) != stranger {
-				at, _ := h.effectiveDeadline(now)
+				at, _ := h.deadline(now)
 				until, ok = max(until, at), true
 			}
 			t.walkLocked(&steps)

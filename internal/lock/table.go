@@ -30,7 +30,8 @@ type Options struct {
 //
 // An expired hold stands until [Table.Expire], which package reaper calls. A restart forgets lock_delay and queues.
 //
-// While [Options.Valid] returns an error, the table changes nothing and refuses changes of protected files. Sessions and queues stay.
+// While [Options.Valid] returns an error, the table starts no grant, release, expiry or change of a protected file. It finishes changes that
+// have begun. Sessions and queues stay.
 type Table struct {
 	log        Log
 	disk       Disk
@@ -40,7 +41,7 @@ type Table struct {
 	checkValid func() error
 	start      uint32
 	changed    chan struct{} // has a message if something expires before the time that NextExpiry returned; size 1
-	retry      chan struct{} // has a message if the field unserved is no longer empty; size 1
+	serveLater chan struct{} // has a message if the field unserved is no longer empty; size 1
 
 	reload sync.Mutex // held by one SetRules at a time
 
@@ -55,8 +56,8 @@ type Table struct {
 	appended        Position          // end of the last record in the log
 }
 
-// NewTable loads the holds of the log, compares them with their directories, and ends expired ones. Ages continue. Every session counts
-// as ended now, so the grace of locks with on_disconnect = release begins.
+// NewTable loads the holds of the log, compares them with their directories, and ends expired ones. Ages continue, and idle times begin again.
+// Every session counts as ended now, so the grace of locks with on_disconnect = release begins.
 func NewTable(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil || o.Clock == nil || o.Rules == nil {
 		return nil, errors.New("a lock table needs a log, a clock and rules")
@@ -72,7 +73,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	}
 	t := &Table{
 		log: o.Log, disk: o.Disk, clock: o.Clock, logger: o.Logger, observe: o.Observe, checkValid: o.Valid,
-		changed: make(chan struct{}, 1), retry: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), serveLater: make(chan struct{}, 1),
 		st:       newState(o.Rules, o.Disk != nil),
 		busy:     make(map[Name]chan struct{}),
 		unserved: make(map[Name]struct{}),
@@ -90,7 +91,7 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 		}
 		t.st.apply(&Record{Kind: Granted, Hold: h, At: now})
 	}
-	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil
+	t.st.dirty, t.st.vacated = t.st.dirty[:0], nil // no session waits yet
 	if err := t.checkDirectories(ctx, loaded.Holds); err != nil {
 		return nil, err
 	}
@@ -98,53 +99,58 @@ func NewTable(ctx context.Context, o Options) (*Table, error) {
 	return t, nil
 }
 
-// checkDirectories compares the holds with their directories. A hold whose directory cannot be read stands; hostdir.Disk.Watch compares it
-// later.
+// checkDirectories compares the directories of all locks with their holds. A hold whose directory cannot be read stands; hostdir.Disk.Watch
+// compares it later.
 func (t *Table) checkDirectories(ctx context.Context, holds []Hold) error {
 	if t.disk == nil {
 		return nil
 	}
 	for _, h := range holds {
-		if h.Job { // it never has a directory
+		if h.Job || !t.st.isOldest(h) { // without a directory, or with that of the oldest hold of the name
 			continue
 		}
-		id, gone, err := t.disk.Restore(ctx, h)
-		switch {
-		case err != nil:
-			t.logger.Error("the directory of a lock cannot be read; the lock stays held", "lock", h.Name, "err", err)
-			err = ctx.Err()
-		case gone:
-			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
-		case id != h.Directory:
-			h.Directory = id
-			_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h, now, out) })
-		}
-		if err != nil {
+		if err := t.checkDirectory(ctx, h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// checkDirectory compares the directory of the oldest hold of a name with the disk. The result counts for all holds of the name.
+func (t *Table) checkDirectory(ctx context.Context, h Hold) error {
+	id, gone, err := t.disk.Restore(ctx, h)
+	switch {
+	case err != nil:
+		t.logger.Error("the directory of a lock cannot be read; the lock stays held", "lock", h.Name, "err", err)
+		return ctx.Err()
+	case gone:
+		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
+	default:
+		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h.Name, id, now, out) })
+	}
+	return err
+}
+
+// decision reads the State, and fills an outcome. It calls one named method of the State or the outcome.
+type decision func(now Instant, out *outcome)
+
 // result is what the table returns of an outcome that it has applied.
 type result struct {
+	reply
 	granted Hold
-	adopted Token
-	claim   *claim
-	waiter  *waiter
 	end     Position // of the last record in the log
 }
 
 // decideIfValid is decide for a server that may change locks, see Options.Valid.
-func (t *Table) decideIfValid(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+func (t *Table) decideIfValid(ctx context.Context, f decision) (result, error) {
 	if err := t.checkValid(); err != nil {
 		return result{}, err
 	}
 	return t.decide(ctx, f)
 }
 
-// awaitRefusal returns the error of a decision after the log has written all records that the decision depends on: a refusal must not depend
-// on a record that a crash or a takeover undoes. If this server may no longer report holders, it returns the error of Options.Valid.
+// awaitRefusal returns the error of a decision after the log has written every record appended before it: a refusal must not depend on a
+// record that a crash or a takeover undoes. If this server may no longer report holders, it returns the error of Options.Valid.
 func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) error {
 	if suspended := t.checkValid(); suspended != nil {
 		return suspended
@@ -158,13 +164,11 @@ func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) err
 // decide makes a decision, applies its records and appends them to the log, all in one step. While a change of the name is under way,
 // or the log has no room for records that end nothing, it waits and decides again. The errors are those of the decision, ctx
 // and the log. It does not wait for the write of its own records; a refusal waits for the records that it depends on, see awaitRefusal.
-func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (result, error) {
+func (t *Table) decide(ctx context.Context, f decision) (result, error) {
 	for {
 		t.mu.Lock()
-		t.out.reset()
-		out := &t.out
-		now := t.clock.Now()
-		f(now, out)
+		out, now := &t.out, t.clock.Now()
+		token, room := t.checkLocked(f, now, out)
 		if out.busy != "" {
 			changed := t.nextChangeLocked(out.busy)
 			t.mu.Unlock()
@@ -178,20 +182,14 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 			}
 			continue
 		}
-		if token := t.nextTokenLocked() + Token(max(out.expects-1, 0)); out.needsRoom() && !t.log.Room(token) {
+		if !room {
 			t.mu.Unlock()
 			if err := t.log.MakeRoom(ctx, token); err != nil {
 				return result{}, err
 			}
 			continue
 		}
-		r, err := result{adopted: out.adopted, claim: out.claim, waiter: out.waiter}, out.err
-		if out.granted != nil {
-			r.granted = *out.granted
-		}
-		t.commitLocked(out)
-		r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
-		t.serveQueuesLocked(now)
+		r, err := t.takeLocked(out, now)
 		after := t.appended
 		t.mu.Unlock()
 		if err != nil {
@@ -201,9 +199,28 @@ func (t *Table) decide(ctx context.Context, f func(now Instant, out *outcome)) (
 	}
 }
 
-// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow:
-//
-//	defer t.endChange(t.beginChange())
+// takeLocked applies an outcome that checkLocked has found ready, serves the queues, and returns the reply and the error of the decision.
+func (t *Table) takeLocked(out *outcome, now Instant) (result, error) {
+	r, err := result{reply: out.reply}, out.err
+	if out.granted != nil {
+		r.granted = *out.granted
+	}
+	t.commitLocked(out)
+	r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
+	t.serveQueuesLocked(now)
+	return r, err
+}
+
+// checkLocked makes a decision and applies nothing. If the outcome is busy, or without room for records with tokens up to the token, the
+// decision has to wait, and to be made again. [Session.View] depends on the same check.
+func (t *Table) checkLocked(f decision, now Instant, out *outcome) (token Token, room bool) {
+	out.reset()
+	f(now, out)
+	token = t.nextTokenLocked() + Token(max(out.expects-1, 0))
+	return token, out.busy != "" || !out.needsRoom() || t.log.Room(token)
+}
+
+// beginChange takes the mutex for a change that needs no decision and is not logged, and returns the time. endChange must follow.
 func (t *Table) beginChange() (now Instant) {
 	t.mu.Lock()
 	return t.clock.Now()
@@ -216,7 +233,7 @@ func (t *Table) endChange(now Instant) {
 	t.serveQueuesLocked(now)
 }
 
-// nextTokenLocked returns the largest token that the next grant may get. Other records that have room count as grants.
+// nextTokenLocked returns the token of the next grant if the grants and other records under way come first: each has room for one token.
 func (t *Table) nextTokenLocked() Token {
 	return t.st.last + Token(t.st.pendingGrants) + Token(t.st.expected) + 1
 }
@@ -264,33 +281,44 @@ func (t *Table) wakeReaperLocked() {
 	}
 }
 
-// complete makes or removes the directory of a claim, and then decides the result. The end of ctx stops neither. It also decides if the
-// disk panics, so that no name stays claimed.
-func (t *Table) complete(ctx context.Context, c *claim) (r result, err error) {
+// diskResult is what the disk returned for a claim.
+type diskResult struct {
+	id   DirectoryID // of a directory that it made
+	note string      // of an end
+	err  error
+}
+
+// complete makes or removes the directory of a claim, and then decides the result. The end of ctx stops neither.
+func (t *Table) complete(ctx context.Context, c *claim) (result, error) {
 	ctx = context.WithoutCancel(ctx)
-	err = errDiskPanicked
-	var id DirectoryID
-	var note string
+	return t.decideCompleted(ctx, c, t.workOn(ctx, c))
+}
+
+// decideCompleted decides the result of a claim.
+func (t *Table) decideCompleted(ctx context.Context, c *claim, done diskResult) (result, error) {
+	return t.decide(ctx, func(now Instant, out *outcome) { t.st.completed(c, done, now, out) })
+}
+
+// workOn makes or removes the directory of a claim. If the disk panics, it decides the claim as failed, so that no name stays claimed.
+func (t *Table) workOn(ctx context.Context, c *claim) (done diskResult) {
+	returned := false
 	defer func() {
-		r, err = t.decide(ctx, func(now Instant, out *outcome) {
-			if c.isGrant || c.addsDirectory {
-				t.st.made(c, id, err, now, out)
-			} else {
-				t.st.removed(c, note, err, now, out)
-			}
-		})
+		if !returned {
+			_, _ = t.decideCompleted(ctx, c, diskResult{err: errDiskPanicked}) // the panic goes on
+		}
 	}()
-	switch {
-	case c.isGrant && c.record.Hold.Job:
-		err = t.disk.Check(ctx, c.record.Hold.Name)
-	case c.isGrant:
-		id, err = t.disk.Make(ctx, c.record.Hold.Name)
-	case c.addsDirectory:
-		id, err = t.disk.Create(ctx, c.record.Hold.Name)
+	switch hold := c.record.Hold; {
+	case c.kind == claimGrant && hold.Job:
+		done.err = t.disk.Check(ctx, hold.Name)
+	case c.kind == claimGrant:
+		done.id, done.err = t.disk.Make(ctx, hold.Name)
+	case c.kind == claimFiles:
+		done.id, done.err = t.disk.Create(ctx, hold.Name)
 	default:
-		note, err = t.disk.Remove(ctx, c.record.Hold, c.record.Cause)
+		done.note, done.err = t.disk.Remove(ctx, hold, c.record.Cause)
 	}
-	return r, err
+	returned = true
+	return done
 }
 
 // awaitGrant waits until the log has written the grant, and synced it if it is durable. After an error the hold ends as soon as possible.
@@ -299,7 +327,10 @@ func (t *Table) awaitGrant(ctx context.Context, r result) error {
 	if err == nil {
 		return nil
 	}
-	t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { t.st.markUndelivered(r.granted, out) })
+	h := r.granted
+	_, _ = t.decide(context.WithoutCancel(ctx), func(_ Instant, out *outcome) { // an error: it has ended
+		t.st.markUndelivered(h.Name, h.Token, h.Owner.Session, out)
+	})
 	return err
 }
 

@@ -5,7 +5,7 @@ type View struct {
 	Status            // without Holds if the lock is free
 	Seen   []SeenHold // of each of the Holds
 	// Next is the error that [Session.AcquireOrWait] would return now: nil for a grant, an error that matches ErrHeld if the session can get
-	// the lock later, or if AcquireOrWait would first wait for the end of a change, such as that of its directory.
+	// the lock later, or if AcquireOrWait would first wait: for the end of a change, such as that of its directory, or for room in the log.
 	Next error
 }
 
@@ -36,19 +36,27 @@ func (s *Session) View(name Name) (View, error) {
 	if len(v.Holds) == 0 && t.st.rules.find(name) == nil {
 		return View{}, ErrNoRule
 	}
-	var out outcome
-	t.st.acquire(&acquisition{session: s.s, name: name, wake: func() {}}, now, &out)
-	v.Next = out.err
-	if out.waiter != nil || out.busy != "" {
-		v.Next = ErrHeld
-	}
+	v.Next = t.nextLocked(&acquisition{session: s.s, name: name, wake: func() {}}, now)
 	return v, nil
+}
+
+// nextLocked returns View.Next.
+func (t *Table) nextLocked(a *acquisition, now Instant) error {
+	if err := t.checkValid(); err != nil {
+		return err
+	}
+	var out outcome
+	_, room := t.checkLocked(func(now Instant, out *outcome) { t.st.acquire(a, now, out) }, now, &out)
+	if out.waiter != nil || out.busy != "" || !room {
+		return ErrHeld
+	}
+	return out.err
 }
 
 // viewHold returns a hold as the session sees it.
 func (s *sessionState) viewHold(h *liveHold, now Instant) SeenHold {
-	end, _ := h.effectiveDeadline(now.Boot)
-	latest, _ := h.latest()
+	end, _ := h.deadline(now.Boot)
+	latest, _ := h.hardDeadline()
 	reason := s.reasonFor(h)
 	seen := SeenHold{Hold: h.Hold, Expiry: h.expiryAt(end, latest, now), Own: reason == bySession, SameJobKey: reason >= byJobKey}
 	if h.previous != nil {

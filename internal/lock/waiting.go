@@ -45,12 +45,15 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 // Withdraw ends the wait without a result. If the lock was granted and Poll has not returned it, the hold ends.
 func (w *Waiting) Withdraw() {
 	t, p := w.session.table, w.waiter
-	t.decide(context.Background(), func(_ Instant, out *outcome) {
-		switch {
-		case !p.done:
-			out.unqueue(p, ErrEnded)
-		case p.granted != nil:
-			t.st.markUndelivered(*p.granted, out)
-		}
-	})
+	_, _ = t.decide(context.Background(), func(_ Instant, out *outcome) { t.st.withdraw(p, out) }) // an error: the hold has ended
+}
+
+// withdraw ends the wait of a session, or the hold that it got.
+func (st *State) withdraw(w *waiter, out *outcome) {
+	switch {
+	case !w.done:
+		out.unqueue(w, ErrEnded)
+	case w.granted != nil:
+		st.markUndelivered(w.granted.Name, w.granted.Token, w.granted.Owner.Session, out)
+	}
 }

@@ -50,7 +50,7 @@ func TestTheEndOfABarServesTheQueuesBelow(t *testing.T) {
 		}
 		want = append(want, name)
 	}
-	table.st.unexclude(table.st.nodes["/l"])
+	table.st.reoffer(table.st.nodes["/l"])
 	var got []Name
 	for _, n := range table.st.dirty {
 		got = append(got, n.name)

@@ -42,29 +42,20 @@ func (s *Session) MayMake(ctx context.Context, w Write) (Permit, error) {
 func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) error) error {
 	t := s.table
 	for {
-		rules := t.Rules()
-		paths := make([]pathLocks, len(writes))
-		for i, w := range writes {
-			var err error
-			if paths[i], err = rules.locksOfPath(w.Path); err != nil {
-				return err
-			}
+		asked, err := newWriteRequest(s.s, writes, t.Rules())
+		if err != nil {
+			return err
 		}
-		var permits []Permit
-		var scope writeScope
-		stale := false
-		_, err := t.decide(ctx, func(now Instant, out *outcome) {
-			if stale = t.st.rules != rules; stale {
-				return
-			}
-			permits, scope = t.st.permitAll(s.s, writes, paths, now, out)
-		})
+		r, err := t.decide(ctx, func(now Instant, out *outcome) { t.st.permitAll(asked, now, out) })
 		switch {
 		case err != nil:
 			return err
-		case stale:
+		case r.permit == nil:
 			continue
-		case scope.empty() && !rules.Protects():
+		}
+		permits, scope := r.permit.holds, r.permit.scope
+		switch {
+		case scope.empty() && !asked.rules.Protects():
 			return fn(nil)
 		case scope.empty():
 			return fn(permits)
@@ -98,7 +89,8 @@ func (t *Table) runPinned(k writeScope, fn func() error) error {
 
 // endWrite ends a write.
 func (t *Table) endWrite(k writeScope) {
-	defer t.endChange(t.beginChange())
+	now := t.beginChange()
+	defer t.endChange(now)
 	t.st.applyScope(k, -1)
 }
 
@@ -119,7 +111,7 @@ func (s *Session) Exclude(ctx context.Context, names []Name, fn func() error) er
 // allowed the change. The errors are those of the log; without room the record is not appended. In a call of [Session.Write] use
 // [Table.Publish].
 func (t *Table) Published(ctx context.Context, hold Hold, by Owner, note string, file Publication) error {
-	r, err := t.decide(ctx, func(now Instant, out *outcome) { out.publish(hold, by, note, file, now) })
+	r, err := t.decide(ctx, func(now Instant, out *outcome) { out.publish(CausePublish, hold, by, note, file, now) })
 	if err != nil {
 		return err
 	}
@@ -133,7 +125,7 @@ func (t *Table) Publish(hold Hold, by Owner, note string, file Publication) {
 	defer t.mu.Unlock()
 	var out outcome
 	now := t.clock.Now()
-	out.publish(hold, by, note, file, now)
+	out.publish(CausePublish, hold, by, note, file, now)
 	t.commitLocked(&out)
 	t.serveQueuesLocked(now)
 }
@@ -143,11 +135,12 @@ func (t *Table) Publish(hold Hold, by Owner, note string, file Publication) {
 func (t *Table) NoteAttempt(cause Cause, name Name, by Owner, note string, file Publication) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.commitLocked(&outcome{records: []Record{{
-		Kind: Published, Cause: cause, Hold: Hold{Name: name, Owner: by}, By: by, At: t.clock.Now(), Note: note, File: &file,
-	}}})
+	var out outcome
+	out.publish(cause, Hold{Name: name, Owner: by}, by, note, file, t.clock.Now())
+	t.commitLocked(&out)
 }
 
-func (o *outcome) publish(hold Hold, by Owner, note string, file Publication, now Instant) {
-	o.records = append(o.records, Record{Kind: Published, Cause: CausePublish, Hold: hold, By: by, At: now, Note: note, File: &file})
+// publish adds a record of the kind Published.
+func (o *outcome) publish(why Cause, hold Hold, by Owner, note string, file Publication, now Instant) {
+	o.records = append(o.records, Record{Kind: Published, Cause: why, Hold: hold, By: by, At: now, Note: note, File: &file})
 }
