@@ -96,7 +96,7 @@ func TestBuiltinAccountRefuses(t *testing.T) {
 		says  string
 	}{
 		"an empty password file":           {empty, environment(), "remove it"},
-		"a directory for a file":           {directory, environment(), "no regular file"},
+		"a directory for a file":           {directory, environment(), "not a regular file"},
 		"a file for a directory":           {file, environment(), ""},
 		"a file above the directory":       {filepath.Join(file, "state"), environment(), ""},
 		"the name of the host's own locks": {t.TempDir(), environment("FTPLOCKD_USER", "host"), "FTPLOCKD_USER"},
