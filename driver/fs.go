@@ -128,7 +128,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	}()
 	var err error
 	if uploads {
-		t.signOfLife = t.noteReceived
+		t.signOfLife = t.noteReceived()
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	} else {
 		err = t.openDownload(offset)

@@ -62,11 +62,15 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
-// noteReceived records arriving bytes as a sign of life for the locks of the session and of its job.
-func (t *transfer) noteReceived() {
-	t.client.locks.Work()
-	if t.file != nil {
-		t.client.jobs.Wrote(lock.Name(t.file.Name()))
+// noteReceived returns the signOfLife of an upload, for the locks of the session and of its job. Server.watch may still call it when the
+// session has ended.
+func (t *transfer) noteReceived() func() {
+	locks, jobs := t.client.locks, t.client.jobs
+	return func() {
+		locks.Work()
+		if t.file != nil {
+			jobs.Wrote(lock.Name(t.file.Name()))
+		}
 	}
 }
 
