@@ -1,12 +1,10 @@
 package driver
 
 import (
-	"errors"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -31,7 +29,7 @@ func (t *transfer) publishEnd(err error) {
 	switch {
 	case t.file == nil:
 		e.Kind, e.Bytes = event.Download, t.bytes
-	case err == nil || errors.Is(err, files.ErrNotDurable):
+	case t.placed:
 		e.Kind, e.Bytes = event.Publish, t.received
 		if by := t.permitAtEnd; by.Lock != "" {
 			e.Lock, e.Token, e.Holder, e.SHA256 = string(by.Lock), uint64(by.Token), by.Owner, t.sum

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -200,7 +201,7 @@ func (s *Server) recordUnconfirmed(t lock.Permit, p lock.Publication) {
 	}
 	log := s.publicationLog(t, p)
 	log.Info("protected file changed", "change", lock.NoteUnconfirmed)
-	if err := s.table.Published(s.context, lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, lock.NoteUnconfirmed, p); err != nil {
+	if err := s.table.Published(context.WithoutCancel(s.context), lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, lock.NoteUnconfirmed, p); err != nil {
 		log.Error("a publication is not in the history", "err", err)
 	}
 }

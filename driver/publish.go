@@ -1,19 +1,17 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Before place the target is
-// unchanged, and an error discards the upload. After place the new content is published.
+// closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Until placed is true the
+// target is unchanged, and an error discards the upload. After that the new content is published, and an error is only one of the reply.
 func (t *transfer) closeUpload() error {
 	err := t.guarded(func() error {
 		// Before the slow work on the disk:
@@ -43,14 +41,17 @@ func (t *transfer) closeUpload() error {
 		}
 		return t.file.Finish()
 	})
-	switch {
-	case err == nil:
-		t.markIfReset()
-		t.logLost()
-	case !errors.Is(err, files.ErrNotDurable):
-		t.discard()
+	if err != nil {
+		t.discard() // after place it closes the directory only
 	}
-	return t.end(t.receivedText(), err)
+	if t.placed {
+		t.logLost()
+	}
+	err = t.end(t.receivedText(), err)
+	if t.placed {
+		t.markIfReset() // control calls its function later than Close, with the event of end
+	}
+	return err
 }
 
 // checkPublishable returns why the upload cannot be published: the cause of its abort, a client that has hung up, or fewer bytes than
@@ -121,7 +122,7 @@ func (t *transfer) placeProtected(n lock.Name) error {
 		if err := t.file.Place(); err != nil {
 			return err
 		}
-		t.permitAtEnd = permits[0]
+		t.placed, t.permitAtEnd = true, permits[0]
 		t.client.recordChange(t.permitAtEnd, "", t.publication())
 		return nil
 	})

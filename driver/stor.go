@@ -25,7 +25,8 @@ type upload struct {
 	dataEnded      time.Time     // the end of the data connection
 	gotCloseNotify bool          // the client ended the stream with the close_notify of TLS, which a killed client does not send
 	sum            string        // the SHA-256 of a protected file
-	permitAtEnd    lock.Permit   // of the session when the file was published
+	placed         bool          // the file has replaced the target
+	permitAtEnd    lock.Permit   // of the session when the file was placed
 	endEvent       event.Event   // the event of the end
 }
 
