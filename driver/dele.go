@@ -21,7 +21,7 @@ func (c *client) removeFile(view string) error {
 		return c.changeAndRecord(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) })
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		err = c.keepingLinks([]lock.Name{n}, remove)
+		err = c.excludingLocksThroughLinks([]lock.Name{n}, remove)
 	} else {
 		err = remove()
 	}

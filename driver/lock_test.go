@@ -323,3 +323,20 @@ func TestARenameOfADirectoryThatTakesTooLongToSearchIsRefused(t *testing.T) {
 	s.driver.bounds.search = 0
 	a.want("RNFR /dir", "550 /dir: too many files below it to search for locks: rename it on the server's machine")
 }
+
+// If the server cannot find out whether a program on the host holds a lock, it changes nothing in it.
+func TestAFaultOfTheDiskIsNoFreeLock(t *testing.T) {
+	s := start(t)
+	s.mkdir("/locks/cut")
+	s.link("cut", "/locks/way")
+	s.driver.tree = &exhausted{s.driver.tree, 1000}
+	s.play(t, `
+		boss STOR /locks/cut/f <<< x => 451 *
+		boss MKD /locks/cut/d => 451 *
+		boss RMD /locks/cut => 451 *
+		boss CWD /locks/cut => 451 *
+		boss SITE LOCK INFO /locks/cut => 451 *
+		boss RNFR /locks/way => 350 *
+		boss RNTO /cut => 451 *
+		- file /locks/cut/f (none)`)
+}

@@ -80,7 +80,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	}
 	defer c.server.tree.Retain(string(to))() // the mutexes are free by then
 	// For a file, too: by now, a directory with locks in it may have its name.
-	if err := c.keepingLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
+	if err := c.excludingLocksThroughLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
 	return c.server.tree.MakeDurable(string(to), string(from)) // a sync; no other session waits for it

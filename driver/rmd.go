@@ -18,7 +18,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	n := lock.Name(inTree(c.account.Home, view))
 	released := done(250, view, "released")
 	err := c.release(n)
-	if err != lock.ErrNotHeld {
+	if !errors.Is(err, lock.ErrNotHeld) {
 		return released, c.notEmpty(n, err)
 	}
 	resolved, rerr := c.resolve(view)
@@ -29,10 +29,13 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		n = resolved
 		err = c.release(n)
 	}
-	if err != lock.ErrNotHeld {
+	if !errors.Is(err, lock.ErrNotHeld) {
 		return released, c.notEmpty(n, err)
 	}
-	if isLock, host := c.isLock(n); isLock {
+	switch isLock, host, failed := c.actsAsLock(n); {
+	case failed != nil:
+		return control.Reply{}, failed
+	case isLock:
 		return control.Reply{}, cmp.Or(host, err)
 	}
 	if err := c.removeDirectory(cmd, n, view); err != nil {

@@ -143,9 +143,9 @@ func (c *client) checkCwd(view string) (fs.FileInfo, error) {
 	case !info.IsDir():
 		return nil, errNotDir
 	}
-	isLock, host := c.isLock(n)
-	if !isLock {
-		return info, nil
+	isLock, host, err := c.actsAsLock(n)
+	if err != nil || !isLock {
+		return info, err
 	}
 	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
 		return info, nil
