@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"io/fs"
 
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -18,7 +19,9 @@ func (c *client) removeFile(view string) error {
 	}
 	defer c.server.tree.Retain(string(n))() // the mutexes are free by then
 	remove := func() error {
-		return c.changeAndRecord(n, "removed", func(check files.Check) error { return c.server.tree.RemoveFile(string(n), check) })
+		return c.changeAndRecord(n, "removed", func(check files.Check) error {
+			return c.server.tree.RemoveFile(string(n), func() error { return cmp.Or(c.checkSameKind(n, info), check()) })
+		})
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		err = c.excludingLocksThroughLinks([]lock.Name{n}, remove)
@@ -48,6 +51,9 @@ func (c *client) applyAndRecord(n lock.Name, info fs.FileInfo, apply func(lock.N
 	return c.changeAndRecord(n, lock.NoteTimes, func(files.Check) error {
 		if c.table().Rules().Protects() && !info.IsDir() && links(info) > 1 {
 			return errHardLinks
+		}
+		if err := c.checkSameKind(n, info); err != nil { // a link would lead to another file
+			return err
 		}
 		return apply(n)
 	})

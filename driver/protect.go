@@ -90,6 +90,16 @@ func (c *client) checkUnmoved(paths ...lock.Name) error {
 	return nil
 }
 
+// checkSameKind returns an error if a file, directory or link has been replaced by one of another kind since it was described as was: the
+// checks of the command may then not suffice. Call it in the step of the change.
+func (c *client) checkSameKind(n lock.Name, was fs.FileInfo) error {
+	info, err := c.server.tree.Lstat(string(n))
+	if err == nil && info.Mode().Type() != was.Mode().Type() {
+		err = errReplaced
+	}
+	return err
+}
+
 // protectedBelow returns an error for the rename of a directory if a path below its old or its new name is protected. While the caller holds
 // Server.layout, nothing below changes.
 func (c *client) protectedBelow(from, to lock.Name) error {

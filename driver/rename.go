@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -89,7 +90,9 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 // renameProtected renames. It renames a directory, or a link that may lead to one, while no change of a protected file is under way.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 	publish := func(permits []lock.Permit) error {
-		err := c.server.tree.Move(string(from), string(to), func() error { return c.checkPermits(permits) })
+		err := c.server.tree.Move(string(from), string(to), func() error {
+			return cmp.Or(c.checkSameKind(from, info), c.checkPermits(permits))
+		})
 		if err == nil {
 			c.recordChange(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
 			c.recordChange(permits[1], "renamed from "+string(from), lock.Publication{Path: to})

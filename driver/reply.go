@@ -208,6 +208,7 @@ var (
 	errIsLink     = &refusal{text: "is a link: DELE removes it, and not its target"}
 	errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end"}
 	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again"}
+	errReplaced   = &refusal{code: 451, text: "was replaced at the same moment: try again"}
 	errWithdrawn  = &refusal{cause: "withdrawn", text: "the wait ended: another command came, or the session ends", wraps: lock.ErrHeld}
 	errChmod      = &refusal{text: "this account may not change modes"}
 )
