@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -339,4 +340,21 @@ func TestAFaultOfTheDiskIsNoFreeLock(t *testing.T) {
 		boss RNFR /locks/way => 350 *
 		boss RNTO /cut => 451 *
 		- file /locks/cut/f (none)`)
+}
+
+// The event of a refused MKD has the reason that the client gets.
+func TestARefusedMkdIsReported(t *testing.T) {
+	var events notebook
+	plays(t, `
+		- mkdir /old_lock
+		boss MKD /old_lock/x_lock => 550 /old_lock/x_lock: lies in the lock /old_lock, held by host since *`, func(o *setup) {
+		o.events = func(batch []event.Event) {
+			for _, e := range batch {
+				if e.Kind == event.Refuse {
+					events.note("%s %s %s", e.Lock, e.Cause, e.Reason)
+				}
+			}
+		}
+	})
+	events.await(t, "/old_lock/x_lock protected lies in the lock /old_lock, held by host since ", 1)
 }

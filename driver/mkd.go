@@ -14,7 +14,8 @@ import (
 )
 
 // makeOrAcquire is MKD. A path that is the name of a lock contains no links, so the lock table gets the path as the client sent it. Only if the
-// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory.
+// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory. An
+// error that is not about the path, such as lock.ErrUncertain, stays: the path is that of a lock then, and contains no link.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(inTree(c.account.Home, view))
 	if n == "/" || c.isStatus(view) {
@@ -34,11 +35,12 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 		}
 	}
 	if err != nil {
-		refused, _ := c.explain(err)
+		err = c.protectedRefusal(err)
+		refused, _ := c.explain(err) // as the reply does
 		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
-		return control.Reply{}, c.protectedRefusal(err)
+		return control.Reply{}, err
 	}
-	if !h.Job { // an automatic lock is held without the MKD, too
+	if !h.Job { // the job keeps its automatic lock, with or without the 257. If the job does nothing, it ends like every automatic lock
 		c.undoIfLost(cmd, h)
 	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil

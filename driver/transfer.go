@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -110,6 +111,9 @@ func (t *transfer) guarded(f func() error) (err error) {
 	return f()
 }
 
+// networkErrnos are the errors of a connection that has failed, besides those in answers.
+var networkErrnos = []syscall.Errno{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ECONNABORTED}
+
 // dataError returns errStalled or net.ErrClosed for an error of the data connection. It returns other errors unchanged: those of the disk,
 // and refusals.
 func (t *transfer) dataError(err error) error {
@@ -125,7 +129,10 @@ func (t *transfer) dataError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // watch has set the deadline
 		return errStalled
-	case known, errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op):
+	case known:
+		return err
+	case errors.As(err, &errno) && slices.Contains(networkErrnos, errno): // splice and sendfile return the errno of the socket
+	case errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op):
 		return err
 	}
 	t.client.log.Debug("data connection failed", "path", t.view, "err", err)
