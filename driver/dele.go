@@ -48,7 +48,7 @@ func (c *client) setAttributes(view string, apply func(lock.Name) error) error {
 
 // applyAndRecord applies the change, and records it in the history if a lock protects the file.
 func (c *client) applyAndRecord(n lock.Name, info fs.FileInfo, apply func(lock.Name) error) error {
-	return c.changeAndRecord(n, lock.NoteTimes, func(files.Check) error {
+	return c.changeAndRecord(n, lock.NoteAttributes, func(files.Check) error {
 		if c.table().Rules().Protects() && !info.IsDir() && links(info) > 1 {
 			return errHardLinks
 		}

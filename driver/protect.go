@@ -192,7 +192,7 @@ func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Che
 // recordChange counts a change for automatic locks. If a lock protects the file, it records the change in the history. note names the change;
 // "" is an upload. Call it in the function of withPermits that makes the change.
 func (c *client) recordChange(t lock.Permit, note string, p lock.Publication) {
-	c.jobs.Published(p.Path, t.Token, note != lock.NoteTimes && !strings.HasPrefix(note, lock.NoteRenamed))
+	c.jobs.Published(p.Path, t.Token, note != lock.NoteAttributes && !strings.HasPrefix(note, lock.NoteRenamed))
 	if t.Lock == "" {
 		return
 	}

@@ -137,7 +137,8 @@ var errTooMuchToSearch = &refusal{text: "too many files below it to search for l
 var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again"}
 
 // lockLayout locks the layout, and reports false if it cannot within bounds.changes. It does not queue for the mutex: if a change hangs, on a
-// network file system for example, all other changes would wait behind it.
+// network file system for example, all other changes would wait behind it. Only MKD and RMD of locks at or below the names of the rename
+// wait meanwhile, because Exclude and Write keep those locks as they are; the mutex of the table is free.
 func (s *Server) lockLayout() bool {
 	for end := time.Now().Add(s.bounds.changes); !s.layout.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
