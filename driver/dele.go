@@ -14,10 +14,10 @@ func (c *client) removeFile(view string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.mayChange(c.conn.Command(), n); err != nil {
+	if _, err := c.prepareChange(c.conn.Command(), n); err != nil {
 		return err
 	}
-	defer c.server.tree.Retain(string(n))() // the mutexes are free by then
+	defer c.server.tree.Retain(string(n))() // the kernel frees the blocks of the file only then, so that no other session waits for it
 	remove := func() error {
 		return c.changeAndRecord(n, "removed", func(check files.Check) error {
 			return c.server.tree.RemoveFile(string(n), func() error { return cmp.Or(c.checkSameKind(n, info), check()) })
@@ -38,7 +38,7 @@ func (c *client) removeFile(view string) error {
 func (c *client) setAttributes(view string, apply func(lock.Name) error) error {
 	n, info, err := c.alterable(view, c.follow)
 	if err == nil {
-		_, err = c.mayChange(c.conn.Command(), n)
+		_, err = c.prepareChange(c.conn.Command(), n)
 	}
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 		return s.nothing, nil
 	}
 	account.Home = s.resolvedHome(account.Home)
-	c.context, c.account = cc, account
+	c.libraryClient, c.account = cc, account
 	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
 	c.log = c.log.With("session", c.locks.ID().String()) // as in the output of "ftplockd sessions"
 	c.locks.SetReader(account.Reads() && !account.Writes())
@@ -48,7 +48,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.jobs = s.jobs.Open(c.locks, account.MaxLocks)
 	c.locks.Begin() // its End comes at the end of PASS
 	c.id.Store(uint64(c.locks.ID()))
-	c.publish(event.Event{Kind: event.Login})
+	c.emit(event.Event{Kind: event.Login})
 	cc.SetPath(c.startDirectory())
 	c.conn.LogIn(account.Name)
 	return c, nil

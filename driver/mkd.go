@@ -37,7 +37,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	if err != nil {
 		err = c.protectedRefusal(err)
 		refused, _ := c.explain(err) // as the reply does
-		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
+		c.emit(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
 		return control.Reply{}, err
 	}
 	if !h.Job { // the job keeps its automatic lock, with or without the 257. If the job does nothing, it ends like every automatic lock
@@ -104,7 +104,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if c.table().Rules().YieldingRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
 		c.look(cmd, view)
 	}
-	if _, err := c.mayChange(cmd, n); err != nil {
+	if _, err := c.prepareChange(cmd, n); err != nil {
 		return control.Reply{}, err
 	}
 	if err := c.makeLockDirectories(n); err != nil {
@@ -131,8 +131,8 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true these are missing only if a
-// start could not make them. Call mayChange first.
+// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true a directory is missing only if
+// the server could not make it when it started. Call prepareChange first.
 func (c *client) makeLockDirectories(n lock.Name) error {
 	in := n.Parent()
 	if in == "/" {

@@ -10,11 +10,11 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// mayMoveFrom is RNFR. RNTO calls it again, because the result may have changed since.
-func (c *client) mayMoveFrom(view string) (lock.Name, fs.FileInfo, error) {
+// prepareMove is RNFR. RNTO calls it again, because the result may have changed since.
+func (c *client) prepareMove(view string) (lock.Name, fs.FileInfo, error) {
 	n, info, err := c.movable(view)
 	if err == nil {
-		_, err = c.mayChange(c.conn.Command(), n)
+		_, err = c.prepareChange(c.conn.Command(), n)
 	}
 	return n, info, err
 }
@@ -52,7 +52,7 @@ func (c *client) checkHostLocksBelow(n lock.Name) error {
 	return err
 }
 
-// rename is RNTO. Call mayMoveFrom first.
+// rename is RNTO. Call prepareMove first.
 func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	to, err := c.resolve(toView)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	case info.IsDir() && c.isLockName(to):
 		return errLockName
 	}
-	if _, err := c.mayChange(c.conn.Command(), to); err != nil {
+	if _, err := c.prepareChange(c.conn.Command(), to); err != nil {
 		return err
 	}
 	if err := c.makeLockDirectories(to); err != nil {
@@ -79,7 +79,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 			return err
 		}
 	}
-	defer c.server.tree.Retain(string(to))() // the mutexes are free by then
+	defer c.server.tree.Retain(string(to))() // the kernel frees the blocks of a replaced file only then, so that no other session waits for it
 	// For a file, too: by now, a directory with locks in it may have its name.
 	if err := c.excludingLocksThroughLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 
 // renameProtected renames. It renames a directory, or a link that may lead to one, while no change of a protected file is under way.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
-	publish := func(permits []lock.Permit) error {
+	move := func(permits []lock.Permit) error {
 		err := c.server.tree.Move(string(from), string(to), func() error {
 			return cmp.Or(c.checkSameKind(from, info), c.checkPermits(permits))
 		})
@@ -99,13 +99,13 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		}
 		return err
 	}
-	writes := []lock.Write{c.change(from), c.change(to)}
+	writes := []lock.Write{c.writeFor(from), c.writeFor(to)}
 	if info.Mode().IsRegular() {
-		return c.withPermits(writes, func() error { return c.checkUnmoved(from, to) }, publish)
+		return c.withPermits(writes, func() error { return c.checkUnmoved(from, to) }, move)
 	}
 	return c.protectedRefusal(c.locks.Write(c.server.context, writes, func(permits []lock.Permit) error {
 		if permits == nil {
-			return publish(make([]lock.Permit, len(writes)))
+			return move(make([]lock.Permit, len(writes)))
 		}
 		if !c.server.lockLayout() {
 			return errChangesUnderWay
@@ -127,7 +127,7 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		if err := c.checkPermits(permits); err != nil {
 			return err
 		}
-		return publish(permits)
+		return move(permits)
 	}))
 }
 

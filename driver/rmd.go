@@ -68,7 +68,7 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 		}
 		return errNotDir
 	}
-	if _, err := c.mayChange(cmd, n); err != nil {
+	if _, err := c.prepareChange(cmd, n); err != nil {
 		return err
 	}
 	return c.excludingLocks([]lock.Name{n}, func() error {

@@ -48,7 +48,7 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	if err := c.mayCreate(n, t.view); err != nil {
 		return err
 	}
-	if t.permitAtStart, err = c.mayChange(t.cmd, n); err != nil {
+	if t.permitAtStart, err = c.prepareChange(t.cmd, n); err != nil {
 		return err
 	}
 	if err := c.makeLockDirectories(n); err != nil {

@@ -31,7 +31,8 @@ var (
 // download. The library calls ReadFrom or WriteTo with the data connection, then Close. ReadFrom and WriteTo move and convert the bytes.
 //
 // cmd has the stage of the transfer and the cause of an abort; other goroutines may abort it. All fields belong to the goroutine that
-// executes the transfer. Those above conn do not change after GetHandle.
+// executes the transfer. While the transfer is in Server.transfers, other goroutines read the fields above conn, conn, file and
+// permitAtStart, and nobody writes these.
 type transfer struct {
 	client     *client
 	cmd        *control.Command
@@ -142,7 +143,7 @@ func (t *transfer) dataError(err error) error {
 // end ends the transfer with an event and with the final reply: 226 with the text done, or the reply to err. It returns err for the library.
 func (t *transfer) end(done string, err error) error {
 	t.client.server.transfers.Delete(t)
-	t.publishEnd(err)
+	t.emitEnd(err)
 	if err == nil {
 		t.signOfLife()
 		t.cmd.Reply(control.Reply{Code: 226, Text: done})
@@ -210,7 +211,7 @@ type progress struct {
 }
 
 // watch observes the bytes of all transfers until Close. Each step with new bytes is a sign of life for the locks of the session. If no byte
-// moves for Settings.DataTimeout, watch ends the transfer by a deadline in the past. It aborts a download below Settings.DataMinRate; an
+// moves for FTP.DataTimeout, watch ends the transfer by a deadline in the past. It aborts a download below FTP.DataMinRate; an
 // upload may be as slow as the program that makes the data.
 //
 // It counts the bytes that the kernel has received from the client, or that the client has acknowledged (TCP_INFO). A deadline for each
