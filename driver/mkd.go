@@ -29,7 +29,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 			return control.Reply{}, rerr
 		case !c.isLockName(resolved) && !c.table().Held(resolved): // after a reload, a held lock may have no rule
 			return c.makeDirectory(cmd, resolved, view)
-		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()):
+		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()): // remakeRoot makes the missing directory
 			n = resolved
 			h, adopted, err = c.acquire(cmd, n)
 		}
@@ -67,7 +67,7 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopte
 		h, err = c.await(cmd.Wait, waiting)
 	}
 	if err == nil {
-		c.jobs.Acquired(n)
+		c.jobs.Acquired(n) // also counts if the 257 is lost: then this session has ended, and the job has seen no less
 	}
 	return h, adopted, err
 }
@@ -133,6 +133,9 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 
 // makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true a directory is missing only if
 // the server could not make it when it started. Call prepareChange first.
+//
+// In a lock of a durable tree it syncs one directory, which usually has nothing to write: 0.15 ms, beside 3 ms for a small upload. Without
+// held locks in the path it takes less than a microsecond.
 func (c *client) makeLockDirectories(n lock.Name) error {
 	in := n.Parent()
 	if in == "/" {
