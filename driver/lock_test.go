@@ -358,3 +358,13 @@ func TestARefusedMkdIsReported(t *testing.T) {
 	})
 	events.await(t, "/old_lock/x_lock protected lies in the lock /old_lock, held by host since ", 1)
 }
+
+// RMD of a lock that the client has lost is refused. It removes no directory that a program on the host has made since.
+func TestRmdOfALostLockRemovesNoDirectory(t *testing.T) {
+	plays(t, `
+		a MKD /locks/a => 257 *
+		- pass 7m
+		- mkdir /locks/a
+		a RMD /locks/a => 550 /locks/a: *
+		- rename /locks/a /kept`, plainLocks)
+}

@@ -18,7 +18,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	n := lock.Name(inTree(c.account.Home, view))
 	released := done(250, view, "released")
 	err := c.release(n)
-	if !errors.Is(err, lock.ErrNotHeld) {
+	if err != lock.ErrNotHeld { // without errors.Is: a *lock.LostError matches ErrNotHeld, too, and is a refusal
 		return released, c.notEmpty(n, err)
 	}
 	resolved, rerr := c.resolve(view)
@@ -29,7 +29,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		n = resolved
 		err = c.release(n)
 	}
-	if !errors.Is(err, lock.ErrNotHeld) {
+	if err != lock.ErrNotHeld {
 		return released, c.notEmpty(n, err)
 	}
 	switch isLock, host, failed := c.actsAsLock(n); {
