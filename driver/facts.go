@@ -123,7 +123,7 @@ func (c *client) nearLockName(n lock.Name) string {
 	return ""
 }
 
-// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. The reply is 550 if the lock is free for this session.
+// siteLockInfo is SITE LOCK INFO: lines for people, then lines of facts. If MKD would acquire the lock now, the reply is 550.
 func (c *client) siteLockInfo(param string) control.Reply {
 	return c.withLock(param, func(view string, n lock.Name) (control.Reply, error) {
 		v, err := c.locks.View(n)
