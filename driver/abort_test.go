@@ -119,8 +119,8 @@ func (b busy) Path() string {
 func (c *conn) busy() busy {
 	c.t.Helper()
 	client := c.fs()
-	reader := busy{client.context, make(chan struct{}, 10), make(chan struct{})}
-	client.context = reader
+	reader := busy{client.libraryClient, make(chan struct{}, 10), make(chan struct{})}
+	client.libraryClient = reader
 	return reader
 }
 

@@ -26,7 +26,8 @@ func (c *client) look(cmd *control.Command, view string) {
 	})
 }
 
-// takeAutomatic acquires the automatic lock of a path for the first change of the job. After an error it refuses all changes of the job.
+// takeAutomatic acquires the automatic lock of a path for the first change of the job. If that fails with a *job.Error, package job refuses
+// every later change of the job there, until the job starts anew.
 func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 	if !c.table().Rules().Yields() {
 		return nil
@@ -44,7 +45,8 @@ func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
 }
 
 // inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over. A transfer waits on its own goroutine until it is aborted.
-// Every other command reads the connection while it waits, and returns errWithdrawn if the client hangs up or the session ends.
+// Every other command waits here. If the client hangs up or the session ends, inTurn returns errWithdrawn; a line that the client sends
+// meanwhile is executed afterwards.
 func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*job.Waiting, error)) error {
 	wake := c.conn.Wake
 	woken := make(chan struct{}, 1)
@@ -92,8 +94,8 @@ func (c *client) awaitTurn(cmd *control.Command, waiting *job.Waiting, woken cha
 	}
 }
 
-// change returns the change of a path for lock.Session.Write and MayMake, under the automatic lock that the session's job holds.
-func (c *client) change(n lock.Name) lock.Write { return lock.Write{Path: n, Under: c.jobs.Under(n)} }
+// writeFor returns the change of a path for lock.Session.Write and MayMake, under the automatic lock that the session's job holds.
+func (c *client) writeFor(n lock.Name) lock.Write { return lock.Write{Path: n, Under: c.jobs.Under(n)} }
 
 // holderAt returns the session that holds the automatic lock of a path for the session's job, otherwise the client's.
 func (c *client) holderAt(n lock.Name) *lock.Session {

@@ -54,7 +54,7 @@ func (c *client) ComputeHash(view string, algorithm ftpserver.HASHAlgo, from, to
 	}
 	_, err = file.Seek(from, io.SeekStart)
 	h, content := newHash(algorithm), io.LimitReader(file, to-from)
-	for err == nil {
+	for err == nil { // io.EOF: to-from bytes were hashed; a file that has become shorter is files.ErrShrunk
 		err = c.hashForATurn(h, content)
 	}
 	if !errors.Is(err, io.EOF) {
@@ -66,13 +66,13 @@ func (c *client) ComputeHash(view string, algorithm ftpserver.HASHAlgo, from, to
 // hashForATurn waits for a turn and hashes the next part of the content. It returns io.EOF after the last part, and an error if the
 // client has gone.
 func (c *client) hashForATurn(h hash.Hash, content io.Reader) error {
-	d, look := c.server.digests, time.NewTicker(time.Second)
-	defer look.Stop()
+	d, check := c.server.digests, time.NewTicker(time.Second)
+	defer check.Stop()
 	for taken := false; !taken; {
 		select {
 		case d.turns <- struct{}{}:
 			taken = true
-		case <-look.C:
+		case <-check.C:
 			if c.conn.Gone() {
 				return errNotHashed
 			}

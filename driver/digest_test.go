@@ -34,3 +34,19 @@ func TestDigestsTakeTurns(t *testing.T) {
 		t.Error("a client that has gone keeps its turn")
 	}
 }
+
+// A file that becomes shorter has no digest of fewer bytes.
+func TestADigestOfAFileThatShrinks(t *testing.T) {
+	s := start(t)
+	s.driver.digests = digests{turns: make(chan struct{}, 1)}
+	s.write("/f", "content")
+	s.driver.digests.turns <- struct{}{} // the turn of another digest
+	c := s.as("reader")
+	c.send("XCRC /f\r\n")
+	s.until("it waits", func() bool { return somewhere("hashForATurn", "[select") })
+	if err := os.Truncate(filepath.Join(s.root, "f"), 3); err != nil {
+		t.Fatal(err)
+	}
+	<-s.driver.digests.turns
+	c.check("XCRC", c.reply(), "451 /f: the file has become shorter meanwhile")
+}

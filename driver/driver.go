@@ -6,16 +6,15 @@
 // (ftpserver.ClientDriver, afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
 //
-// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table. Apart from automatic
-// locks, no other command acquires, moves, ages or removes a lock. An upload is published whole, by one rename, or not at all. It is not
-// published if its client has hung up, unless the client sent QUIT before the 150. Only a session
-// that acts for an exclusive hold changes a file that the lock protects, in one step with that check.
-// Replies contain paths as the client sees them, never the server's. The locks of a session are released only when
-// its transfers are over.
+// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table. Apart from automatic locks, only these and SITE LOCK RENEW
+// and BREAK change a lock. An upload is published whole, by one rename, or not at all. It is not published if its client has hung up; a QUIT
+// that the client sent before the 150 does not count as hanging up. The server changes a protected file only while the session's job holds
+// the lock exclusively, and makes check and change one step. Replies contain paths as the client sees them, never the server's. The locks of
+// a session are released only when its transfers are over.
 //
 // Caveats: if the control connection of a killed client ends more than hangUpWait after its data connection, a partial upload is
-// published. Renaming a directory can give a directory in it the name of a lock. That directory then belongs to the host, like every
-// such directory that MKD did not make.
+// published. Renaming a directory can give a directory in it the name of a lock. The server then treats that directory as a lock held by a
+// program on the host, like every such directory that MKD did not make.
 //
 // Start reading at fs.go, the list of the methods that the library calls. publish.go has the end of an upload.
 package driver
@@ -91,7 +90,7 @@ type Server struct {
 	transfers       sync.Map // from each *transfer with an open data connection to its *progress
 	watching        sync.WaitGroup
 	rateOver        time.Duration // the period of DataMinRate
-	catchUp         time.Duration // the longest wait of an upload for the reader of commands; on an idle machine it takes microseconds
+	catchUp         time.Duration // the longest wait of an upload for the goroutine that reads commands; on an idle machine it takes microseconds
 	bounds          bounds
 	logins          Logins
 	digests         digests
@@ -100,7 +99,8 @@ type Server struct {
 
 	// layout keeps directories from being renamed while a protected file in them is changed. Changes of protected files hold it shared, from
 	// the resolving of their names to the end of the change on disk. A rename of a directory with protected files holds it
-	// exclusively, see lockLayout. Reads do not need it. Its holders may call the table, but the table never waits for them.
+	// exclusively, see lockLayout. Reads do not need it. Lock it only in the function of lock.Session.Write, which runs without a mutex of
+	// the table: the order is Exclude, Write, layout. With it locked, call only functions of the table that do not wait, such as Publish.
 	layout sync.RWMutex
 }
 
@@ -145,7 +145,7 @@ func New(o Options) *Server {
 // accounts. The wait for active data connections stays as it was at the start.
 func (s *Server) SetSettings(settings Settings) { s.settings.Store(&settings) }
 
-// connectWithin returns the longest wait for a data connection: DataTimeout, and at most longestWait.
+// connectWithin returns the longest wait for a data connection: FTP.DataTimeout, and at most longestWait.
 func (s *Server) connectWithin() time.Duration {
 	if timeout := s.settings.Load().FTP.DataTimeout.Duration; timeout > 0 {
 		return min(timeout, longestWait)
@@ -239,13 +239,14 @@ func (s *Server) publicAddress(cc ftpserver.ClientContext) (string, error) {
 	return local.String(), nil
 }
 
-// Close ends the goroutines of the server. Call it when the listeners are closed and no control connection is left.
+// Close ends the goroutines of the server. Call it when the listeners are closed and no control connection is left: those call the functions
+// of Command.Lost and Command.Unconfirmed before they end.
 func (s *Server) Close() {
 	s.cancel()
 	s.watching.Wait()
 }
 
-// Sweep removes the files of ended locks that were moved aside before LeftoverMaxAge.
+// Sweep removes the files of ended locks that were moved aside more than LeftoverMaxAge ago.
 func (s *Server) Sweep(context.Context) error {
 	if age := s.settings.Load().Locks.LeftoverMaxAge.Duration; age > 0 {
 		return s.tree.SweepLeftovers(s.clock.Now().Wall.Add(-age))

@@ -148,3 +148,18 @@ func TestAReloadChangesTheSettingsOfOpenSessions(t *testing.T) {
 	d.want("USER phoneacc", "331 *")
 	d.want("PASS "+password, "530 *")
 }
+
+// The watch may have taken a transfer from the list right before the session ended.
+func TestTheWatchMayCheckATransferWhoseSessionHasEnded(t *testing.T) {
+	s := start(t)
+	c := s.as("phoneacc")
+	d := c.begun("STOR /f", "x")
+	s.moving(1)
+	for key, value := range s.driver.transfers.Range {
+		d.Close()
+		c.check("STOR", c.reply(), "226 *")
+		c.want("QUIT", "221 *")
+		s.alone()
+		value.(*progress).check(key.(*transfer), time.Now())
+	}
+}

@@ -1,24 +1,22 @@
 package driver
 
 import (
-	"errors"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// publish publishes an event with the session's id, account and address, and returns it.
-func (c *client) publish(e event.Event) event.Event {
+// emit publishes an event with the session's id, account and address, and returns it.
+func (c *client) emit(e event.Event) event.Event {
 	e.Session, e.Account, e.Remote = lock.SessionID(c.id.Load()), c.account.Name, c.conn.IP().String()
 	c.server.events.Publish(e)
 	return e
 }
 
-// publishEnd publishes the event of the end of a transfer of a file. err is why it failed, or nil.
-func (t *transfer) publishEnd(err error) {
+// emitEnd publishes the event of the end of a transfer of a file. err is why it failed, or nil.
+func (t *transfer) emitEnd(err error) {
 	if _, isList := t.content.(*listing); isList {
 		return
 	}
@@ -31,7 +29,7 @@ func (t *transfer) publishEnd(err error) {
 	switch {
 	case t.file == nil:
 		e.Kind, e.Bytes = event.Download, t.bytes
-	case err == nil || errors.Is(err, files.ErrNotDurable):
+	case t.placed:
 		e.Kind, e.Bytes = event.Publish, t.received
 		if by := t.permitAtEnd; by.Lock != "" {
 			e.Lock, e.Token, e.Holder, e.SHA256 = string(by.Lock), uint64(by.Token), by.Owner, t.sum
@@ -39,7 +37,7 @@ func (t *transfer) publishEnd(err error) {
 	default:
 		e.Kind, e.Bytes, e.Cause = event.Discard, t.received, cause
 	}
-	t.endEvent = t.client.publish(e)
+	t.endEvent = t.client.emit(e)
 }
 
 // TransferStatus describes a transfer under way.

@@ -141,7 +141,10 @@ func (c *client) siteLockInfo(param string) control.Reply {
 		}
 		held := len(v.Holds) > 0
 		if !held {
-			_, host := c.isLock(n)
+			_, host, err := c.actsAsLock(n)
+			if err != nil {
+				return control.Reply{}, err
+			}
 			if v.Next = cmp.Or(v.Next, host); nextMkd(v.Next) == "refused" {
 				return control.Reply{}, v.Next
 			}

@@ -60,7 +60,7 @@ func (c *client) Rename(from, to string) error {
 		cmd.Reply(control.Reply{Code: 503, Text: "RNFR comes before RNTO"})
 		return errNoRnfr
 	}
-	source, info, err := c.mayMoveFrom(from)
+	source, info, err := c.prepareMove(from)
 	if err != nil {
 		return c.reply(c.conn.Command(), from, control.Reply{}, err)
 	}
@@ -101,7 +101,7 @@ func (c *client) noteChange(err error) error {
 func (c *client) Stat(name string) (os.FileInfo, error) {
 	cmd := c.conn.Command()
 	if !path.IsAbs(name) { // HASH passes its argument unchanged (handle_files.go:628)
-		name = path.Join(c.context.Path(), name)
+		name = path.Join(c.libraryClient.Path(), name)
 	}
 	info, r, err := c.statFor(cmd, path.Clean(name))
 	return info, c.reply(cmd, name, r, err)
@@ -116,7 +116,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	if uploads {
 		t.takeAnnounced()
 	}
-	if r := c.conn.DataConnection(); r.Code != 0 {
+	if r := c.conn.CheckDataConnection(); r.Code != 0 {
 		cmd.Reply(r)
 		return nil, errNoData
 	}
@@ -128,7 +128,7 @@ func (c *client) GetHandle(name string, flags int, offset int64) (ftpserver.File
 	}()
 	var err error
 	if uploads {
-		t.signOfLife = t.noteReceived
+		t.signOfLife = t.noteReceived()
 		err = t.openUpload(flags&os.O_APPEND != 0, offset)
 	} else {
 		err = t.openDownload(offset)

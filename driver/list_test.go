@@ -200,7 +200,8 @@ func TestAListingThatFailsIsNotEmpty(t *testing.T) {
 	s.mkdir("/d/cut")
 	c := s.as("phoneacc")
 	tree := s.driver.tree
-	for command, left := range map[string]int{"LIST /d": 0, "NLST /d": 0, "MLSD /d": 0, "NLST /d/*": 0, "LIST /d/cut": 9} {
+	c.want("MKD /locks/a", "257 *")
+	for command, left := range map[string]int{"LIST /d": 0, "NLST /d": 0, "MLSD /d": 0, "NLST /d/*": 0, "LIST /d/cut": 9, "NLST /locks/a": 0} {
 		s.driver.tree = &exhausted{tree, left}
 		_, r := c.download(command)
 		c.check(command, r, "451 *")

@@ -34,10 +34,11 @@ func (c *client) openNames(view string) (*names, error) {
 	if dir, base := path.Split(c.server.settings.Load().FTP.StatusFile); base != "" && path.Clean(dir) == view {
 		r.status = base
 	}
-	if r.file, err = c.server.tree.Open(string(in)); err != nil && !c.table().Held(in) {
-		return nil, err
+	r.file, err = c.server.tree.Open(string(in))
+	if isNotThere(err) && c.table().Held(in) {
+		return r, nil
 	}
-	return r, nil
+	return r, err
 }
 
 func (r *names) Close() error {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -322,4 +323,48 @@ func TestARenameOfADirectoryThatTakesTooLongToSearchIsRefused(t *testing.T) {
 	a.want("RNFR /dir", "350 *")
 	s.driver.bounds.search = 0
 	a.want("RNFR /dir", "550 /dir: too many files below it to search for locks: rename it on the server's machine")
+}
+
+// If the server cannot find out whether a program on the host holds a lock, it changes nothing in it.
+func TestAFaultOfTheDiskIsNoFreeLock(t *testing.T) {
+	s := start(t)
+	s.mkdir("/locks/cut")
+	s.link("cut", "/locks/way")
+	s.driver.tree = &exhausted{s.driver.tree, 1000}
+	s.play(t, `
+		boss STOR /locks/cut/f <<< x => 451 *
+		boss MKD /locks/cut/d => 451 *
+		boss RMD /locks/cut => 451 *
+		boss CWD /locks/cut => 451 *
+		boss SITE LOCK INFO /locks/cut => 451 *
+		boss RNFR /locks/way => 350 *
+		boss RNTO /cut => 451 *
+		- file /locks/cut/f (none)`)
+}
+
+// The event of a refused MKD has the reason that the client gets.
+func TestARefusedMkdIsReported(t *testing.T) {
+	var events notebook
+	plays(t, `
+		- mkdir /old_lock
+		boss MKD /old_lock/x_lock => 550 /old_lock/x_lock: lies in the lock /old_lock, held by host since *`, func(o *setup) {
+		o.events = func(batch []event.Event) {
+			for _, e := range batch {
+				if e.Kind == event.Refuse {
+					events.note("%s %s %s", e.Lock, e.Cause, e.Reason)
+				}
+			}
+		}
+	})
+	events.await(t, "/old_lock/x_lock protected lies in the lock /old_lock, held by host since ", 1)
+}
+
+// RMD of a lock that the client has lost is refused. It removes no directory that a program on the host has made since.
+func TestRmdOfALostLockRemovesNoDirectory(t *testing.T) {
+	plays(t, `
+		a MKD /locks/a => 257 *
+		- pass 7m
+		- mkdir /locks/a
+		a RMD /locks/a => 550 /locks/a: *
+		- rename /locks/a /kept`, plainLocks)
 }

@@ -20,8 +20,8 @@ const maxFailures = 5
 var errNoSession = errors.New("the connection has no session")
 
 // AuthUser implements ftpserver.MainDriver. It returns no error for a wrong password: after an error ftpserverlib v0.32.3 closes the
-// connection, and never closes it again (client_handler.go:160). The library does not use the driver that it gets then, since
-// control passes no commands on before LogIn.
+// connection at once, and ignores later requests to close it (client_handler.go:146). The library does not use the driver that it gets
+// then, since control passes no commands on before LogIn.
 func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ftpserver.ClientDriver, error) {
 	c, ok := clientOf(cc)
 	if !ok {
@@ -35,11 +35,11 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	}
 	account, err := s.logins.Check(ctx, s.settings.Load().Accounts, config.Attempt{Name: user, Password: password, From: c.conn.IP(), Gone: c.conn.Gone})
 	if err != nil {
-		c.refuseLogin(failedLogin(err))
+		c.conn.Command().Reply(c.failedLogin(err))
 		return s.nothing, nil
 	}
 	account.Home = s.resolvedHome(account.Home)
-	c.context, c.account = cc, account
+	c.libraryClient, c.account = cc, account
 	c.locks = s.table.Open(lock.Owner{Account: account.Name, Address: c.conn.IP().String()})
 	c.log = c.log.With("session", c.locks.ID().String()) // as in the output of "ftplockd sessions"
 	c.locks.SetReader(account.Reads() && !account.Writes())
@@ -47,7 +47,7 @@ func (s *Server) AuthUser(cc ftpserver.ClientContext, user, password string) (ft
 	c.jobs = s.jobs.Open(c.locks, account.MaxLocks)
 	c.locks.Begin() // its End comes at the end of PASS
 	c.id.Store(uint64(c.locks.ID()))
-	c.publish(event.Event{Kind: event.Login})
+	c.emit(event.Event{Kind: event.Login})
 	cc.SetPath(c.startDirectory())
 	c.conn.LogIn(account.Name)
 	return c, nil
@@ -78,27 +78,26 @@ func (l Logins) Check(ctx context.Context, accounts Accounts, t config.Attempt) 
 	return account, err
 }
 
-// failedLogin returns the reply to a login that failed with err.
-func failedLogin(err error) control.Reply {
+// failedLogin returns the reply to a login that failed with err. After maxFailures wrong passwords the connection ends.
+func (c *client) failedLogin(err error) control.Reply {
 	switch {
+	case errors.Is(err, config.ErrLogin):
+		c.failures++
+		if c.failures >= maxFailures {
+			return control.Reply{Code: 421, Text: "too many wrong passwords"}
+		}
+		return control.Reply{Code: 530, Text: "login incorrect"}
 	case errors.Is(err, guessing.ErrRefused):
 		return control.Reply{Code: 421, Text: err.Error() + ", try again in a few minutes"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return control.Reply{Code: 421, Text: "the login took too long"}
-	case errors.Is(err, config.ErrLogin):
-		return control.Reply{Code: 530, Text: "login incorrect"}
+	case errors.Is(err, config.ErrGone): // if a script is piped into nc, nc closes its side of the connection and reads on
+		return control.Reply{Code: 421, Text: "your side of the connection is closed: the server did not check the password"}
+	case errors.Is(err, context.Canceled):
+		return control.Reply{Code: 421, Text: "the server is shutting down"}
 	}
-	// config.ErrGone: if a script is piped into nc, nc closes its side of the connection and reads on.
-	return control.Reply{Code: 421, Text: "your side of the connection is closed: the server did not check the password"}
-}
-
-// refuseLogin replies to a failed login. After maxFailures the connection ends.
-func (c *client) refuseLogin(r control.Reply) {
-	c.failures++
-	if c.failures >= maxFailures {
-		r = control.Reply{Code: 421, Text: "too many wrong passwords"}
-	}
-	c.conn.Command().Reply(r)
+	c.log.Error("login failed for another reason than the password", "err", err)
+	return control.Reply{Code: 421, Text: "the server failed to check the password: see its log"}
 }
 
 // resolvedHome returns a home with its links resolved, so that names of locks can be compared with it. A

@@ -1,6 +1,10 @@
 package driver
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/config"
@@ -150,4 +154,32 @@ func TestTLSOfDataConnections(t *testing.T) {
 	s.driver.SetSettings(settings)
 	_, r := c.download("RETR /f")
 	c.check("RETR without TLS", r, "522 *")
+}
+
+// brokenAccounts cannot check passwords.
+type brokenAccounts struct{ err error }
+
+func (b brokenAccounts) Authenticate(context.Context, config.Attempt) (config.Account, error) {
+	return config.Account{}, b.err
+}
+
+// An error that is not about the password is none of the client's.
+func TestALoginFailsForAnotherReasonThanThePassword(t *testing.T) {
+	var text logged
+	s := start(t, func(o *setup) { o.log = slog.New(slog.NewTextHandler(&text, nil)) })
+	for err, reply := range map[error]string{
+		context.Canceled:           "421 the server is shutting down",
+		errors.New("no such hash"): "421 the server failed to check the password: see its log",
+	} {
+		s.driver.SetSettings(Settings{Accounts: brokenAccounts{err}})
+		c := s.dial()
+		c.want("USER phoneacc", "331 *")
+		c.want("PASS secret", reply)
+		c.ended()
+	}
+	text.mu.Lock()
+	defer text.mu.Unlock()
+	if !strings.Contains(text.text.String(), "no such hash") || strings.Contains(text.text.String(), "canceled") {
+		t.Errorf("the log: %s", text.text.String())
+	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // makeOrAcquire is MKD. A path that is the name of a lock contains no links, so the lock table gets the path as the client sent it. Only if the
-// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory.
+// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory. An
+// error that is not about the path, such as lock.ErrUncertain, stays: the path is that of a lock then, and contains no link.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(inTree(c.account.Home, view))
 	if n == "/" || c.isStatus(view) {
@@ -28,17 +29,18 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 			return control.Reply{}, rerr
 		case !c.isLockName(resolved) && !c.table().Held(resolved): // after a reload, a held lock may have no rule
 			return c.makeDirectory(cmd, resolved, view)
-		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()):
+		case resolved != n, errors.Is(err, lock.ErrNoParent) && c.remakeRoot(resolved.Parent()): // remakeRoot makes the missing directory
 			n = resolved
 			h, adopted, err = c.acquire(cmd, n)
 		}
 	}
 	if err != nil {
-		refused, _ := c.explain(err)
-		c.publish(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
-		return control.Reply{}, c.protectedRefusal(err)
+		err = c.protectedRefusal(err)
+		refused, _ := c.explain(err) // as the reply does
+		c.emit(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
+		return control.Reply{}, err
 	}
-	if !h.Job { // an automatic lock is held without the MKD, too
+	if !h.Job { // the job keeps its automatic lock, with or without the 257. If the job does nothing, it ends like every automatic lock
 		c.undoIfLost(cmd, h)
 	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
@@ -65,7 +67,7 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopte
 		h, err = c.await(cmd.Wait, waiting)
 	}
 	if err == nil {
-		c.jobs.Acquired(n)
+		c.jobs.Acquired(n) // also counts if the 257 is lost: then this session has ended, and the job has seen no less
 	}
 	return h, adopted, err
 }
@@ -102,7 +104,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if c.table().Rules().YieldingRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
 		c.look(cmd, view)
 	}
-	if _, err := c.mayChange(cmd, n); err != nil {
+	if _, err := c.prepareChange(cmd, n); err != nil {
 		return control.Reply{}, err
 	}
 	if err := c.makeLockDirectories(n); err != nil {
@@ -129,8 +131,11 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true these are missing only if a
-// start could not make them. Call mayChange first.
+// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true a directory is missing only if
+// the server could not make it when it started. Call prepareChange first.
+//
+// In a lock of a durable tree it syncs one directory, which usually has nothing to write: 0.15 ms, beside 3 ms for a small upload. Without
+// held locks in the path it takes less than a microsecond.
 func (c *client) makeLockDirectories(n lock.Name) error {
 	in := n.Parent()
 	if in == "/" {

@@ -1,10 +1,12 @@
 package driver
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -55,24 +57,38 @@ func (c *client) isLockName(n lock.Name) bool {
 	return ok
 }
 
-// isLock reports whether n is a lock, held or free. A name that a rule matches is no lock if a file has the name, or if locks have no
-// directories and a directory has the name. host is a *lock.HostError if a program on the host holds the lock: it made a directory of that
-// name, and locks have directories.
-func (c *client) isLock(n lock.Name) (is bool, host error) {
+// actsAsLock reports whether commands treat n as a lock:
+//
+//   - n is held; after a reload, perhaps no rule matches it;
+//   - a rule matches n, and nothing has the name: the lock is free;
+//   - a rule matches n, locks have directories, and a program on the host made one of that name. Only then host is not nil: a
+//     *lock.HostError.
+//
+// A name that a file has is no lock, and neither is that of a directory while locks have none. err is one of the tree.
+func (c *client) actsAsLock(n lock.Name) (is bool, host, err error) {
 	if c.table().Held(n) {
-		return true, nil
+		return true, nil, nil
 	}
 	if !c.isLockName(n) {
-		return false, nil
+		return false, nil, nil
 	}
 	info, err := c.server.tree.Lstat(string(n))
-	if err == nil && c.server.directories && info.IsDir() {
-		host = &lock.HostError{Name: n, Since: info.ModTime()}
+	switch {
+	case isNothing(err):
+		return true, nil, nil
+	case err != nil:
+		return false, nil, err
+	case c.server.directories && info.IsDir():
+		return true, &lock.HostError{Name: n, Since: info.ModTime()}, nil
 	}
-	return err != nil || host != nil, host
+	return false, nil, nil
 }
 
-// checkHostLocks returns a *lock.ProtectedError if n lies in a lock of a program on the host, and in no held lock inside that one.
+// isNothing reports whether err means that nothing can have the path: it is missing, or a path component is a file.
+func isNothing(err error) bool { return isNotThere(err) || errors.Is(err, syscall.ENOTDIR) }
+
+// checkHostLocks returns a *lock.ProtectedError if n lies in a lock of a program on the host, and in no held lock inside that one. If it cannot
+// find that out, it returns the error of the tree.
 func (c *client) checkHostLocks(n lock.Name) error {
 	for dir := n.Parent(); c.server.directories && dir != "/"; dir = dir.Parent() {
 		if !c.isLockName(dir) {
@@ -81,30 +97,44 @@ func (c *client) checkHostLocks(n lock.Name) error {
 		if c.table().Held(dir) {
 			return nil
 		}
-		_, host := c.isLock(dir)
+		_, host, err := c.actsAsLock(dir)
+		if err != nil {
+			return err
+		}
 		if host == nil {
 			continue
 		}
-		if plain, err := c.server.resolve(dir); err != nil || plain != dir { // the name of a lock contains no link
-			continue
+		switch plain, err := c.server.resolve(dir); {
+		case err != nil:
+			return err
+		case plain == dir: // the name of a lock contains no link
+			return &lock.ProtectedError{Path: n, Lock: dir, Why: host, Inside: true}
 		}
-		return &lock.ProtectedError{Path: n, Lock: dir, Why: host, Inside: true}
 	}
 	return nil
 }
 
-// linkTargets returns the targets of the names that are symbolic links, without those of links that lead out of the tree.
-func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name) {
+// linkTargets returns the targets of the names that are symbolic links, without those of links that lead nowhere or out of the tree.
+func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name, err error) {
 	for _, n := range names {
 		info, err := c.server.tree.Lstat(string(n))
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		switch {
+		case isNothing(err):
+			continue
+		case err != nil:
+			return nil, err
+		case info.Mode()&fs.ModeSymlink == 0:
 			continue
 		}
-		if inside, err := c.server.resolve(n + "/x"); err == nil {
+		switch inside, err := c.server.resolve(n + "/x"); {
+		case err == nil:
 			targets = append(targets, inside.Parent())
+		case isNothing(err), errors.Is(err, files.ErrEscapes), errors.Is(err, syscall.ELOOP):
+		default:
+			return nil, err
 		}
 	}
-	return targets
+	return targets, nil
 }
 
 // excludingLockOf calls change. If a rule makes n the name of a lock, it returns errIsLock if the lock is held, and no session gets the lock
@@ -116,12 +146,19 @@ func (c *client) excludingLockOf(n lock.Name, change func() error) error {
 	return c.excludingLocks([]lock.Name{n}, change)
 }
 
-// keepingLinks calls change, which moves, removes or replaces the names, while no lock is held or granted at or below the names. For the
-// names that are links it excludes locks at or below their targets, too: a client may have acquired such a lock through the link.
-func (c *client) keepingLinks(names []lock.Name, change func() error) error {
-	targets := c.linkTargets(names...)
+// excludingLocksThroughLinks calls change, which moves, removes or replaces the names, while no lock is held or granted at or below the names.
+// For the names that are links it excludes locks at or below their targets, too: a client may have acquired such a lock through the link.
+func (c *client) excludingLocksThroughLinks(names []lock.Name, change func() error) error {
+	targets, err := c.linkTargets(names...)
+	if err != nil {
+		return err
+	}
 	return c.excludingLocks(slices.Concat(names, targets), func() error {
-		if !slices.Equal(c.linkTargets(names...), targets) {
+		now, err := c.linkTargets(names...)
+		switch {
+		case err != nil:
+			return err
+		case !slices.Equal(now, targets):
 			return errMovedLink
 		}
 		return change()
@@ -183,7 +220,8 @@ func (c *client) alterable(view string, resolve func(string) (lock.Name, error))
 	}
 	info, err := c.lstat(n)
 	if err == nil && info.IsDir() {
-		if isLock, _ := c.isLock(n); isLock {
+		var isLock bool
+		if isLock, _, err = c.actsAsLock(n); isLock {
 			err = errIsLock
 		}
 	}

@@ -83,3 +83,25 @@ func TestAPanicEndsNoSession(t *testing.T) {
 	time.Sleep(2 * watchEvery) // the watch of a transfer would record a sign of life
 	s.play(t, "- pass 0s\n- free /idle/a")
 }
+
+// A panic right after an upload has replaced its target does not make the upload one that was discarded.
+func TestAPanicAfterTheReplacementOfAFile(t *testing.T) {
+	var events notebook
+	s := start(t, events.ofFiles, func(o *setup) {
+		o.rules = []lock.Rule{{Match: "/f_lock", Protection: &lock.Protection{Paths: []string{"/f"}}}}
+	})
+	s.write("/f", "old")
+	c := s.as("phoneacc")
+	c.want("MKD /f_lock", "257 *")
+	d := c.begun("STOR /f", "new")
+	client := c.session()
+	jobs := client.jobs
+	bug := func() { client.jobs = nil }
+	s.asked.Store(&bug) // right before the file is placed
+	d.Close()
+	c.check("STOR", c.reply(), "451 *internal error")
+	s.asked.Store(nil)
+	client.jobs = jobs
+	s.wantContent("/f", "new")
+	events.await(t, "publish /f", 1)
+}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -18,18 +19,18 @@ var (
 	errHardLinks      = &refusal{text: "has other names (hard links), which may be protected"}
 )
 
-// mayChange is the check at the beginning of every command that changes a path. It returns the session's permit for the path, or an error if
+// prepareChange is the check at the beginning of every command that changes a path. It returns the session's permit for the path, or an error if
 // another job or the host holds a lock of the path. The first change of a job acquires the automatic lock of the path, perhaps after a
 // wait. withPermits repeats the check in one step with the change.
-func (c *client) mayChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
+func (c *client) prepareChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
 	if err := c.checkHostLocks(n); err != nil {
 		return lock.Permit{}, c.protectedRefusal(err)
 	}
 	if err := c.takeAutomatic(cmd, n); err != nil {
 		return lock.Permit{}, err
 	}
-	t, err := c.locks.MayMake(c.server.context, c.change(n))
-	return t, c.protectedRefusal(err)
+	permit, err := c.locks.MayMake(c.server.context, c.writeFor(n))
+	return permit, c.protectedRefusal(err)
 }
 
 // protectedRefusal returns the refusal of a protected path for the client. Its text contains the path of the lock as the account sees it.
@@ -49,7 +50,7 @@ func (c *client) protectedRefusal(err error) error {
 // order of the writes. No client renames a directory above the paths meanwhile; checkParents returns an error if one was renamed before.
 func (c *client) withPermits(writes []lock.Write, checkParents func() error, change func([]lock.Permit) error) error {
 	return c.protectedRefusal(c.locks.Write(c.server.context, writes, func(permits []lock.Permit) error {
-		if permits == nil {
+		if permits == nil { // no rule protects any path, so no rename of a directory matters
 			return change(make([]lock.Permit, len(writes)))
 		}
 		c.server.layout.RLock()
@@ -67,8 +68,8 @@ func (c *client) withPermits(writes []lock.Write, checkParents func() error, cha
 // checkPermits returns an error if one of the permits is for a lock and this server may no longer change protected files, because another
 // server may soon grant the locks. Call it right before a change, after the steps that a network file system can delay.
 func (c *client) checkPermits(permits []lock.Permit) error {
-	for _, t := range permits {
-		if t.Lock != "" || t.Around != "" {
+	for _, permit := range permits {
+		if permit.Lock != "" || permit.Around != "" {
 			return c.table().Valid()
 		}
 	}
@@ -87,6 +88,16 @@ func (c *client) checkUnmoved(paths ...lock.Name) error {
 		}
 	}
 	return nil
+}
+
+// checkSameKind returns an error if a file, directory or link has been replaced by one of another kind since it was described as was: the
+// checks of the command may then not suffice. Call it in the step of the change.
+func (c *client) checkSameKind(n lock.Name, was fs.FileInfo) error {
+	info, err := c.server.tree.Lstat(string(n))
+	if err == nil && info.Mode().Type() != was.Mode().Type() {
+		err = errReplaced
+	}
+	return err
 }
 
 // protectedBelow returns an error for the rename of a directory if a path below its old or its new name is protected. While the caller holds
@@ -169,7 +180,7 @@ func (c *client) readAtMost(n lock.Name, most int) (all []fs.FileInfo, err error
 
 // changeAndRecord is withPermits for one path, and records the change in the history.
 func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Check) error) error {
-	return c.withPermits([]lock.Write{c.change(n)}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
+	return c.withPermits([]lock.Write{c.writeFor(n)}, func() error { return c.checkUnmoved(n) }, func(permits []lock.Permit) error {
 		err := change(func() error { return c.checkPermits(permits) })
 		if err == nil {
 			c.recordChange(permits[0], what, lock.Publication{Path: n})
@@ -180,32 +191,32 @@ func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Che
 
 // recordChange counts a change for automatic locks. If a lock protects the file, it records the change in the history. note names the change;
 // "" is an upload. Call it in the function of withPermits that makes the change.
-func (c *client) recordChange(t lock.Permit, note string, p lock.Publication) {
-	c.jobs.Published(p.Path, t.Token, note != lock.NoteTimes && !strings.HasPrefix(note, lock.NoteRenamed))
-	if t.Lock == "" {
+func (c *client) recordChange(permit lock.Permit, note string, p lock.Publication) {
+	c.jobs.Published(p.Path, permit.Token, note != lock.NoteAttributes && !strings.HasPrefix(note, lock.NoteRenamed))
+	if permit.Lock == "" {
 		return
 	}
 	s := c.server
 	if note != "" {
-		s.publicationLog(t, p).Info("protected file changed", "change", note)
+		s.publicationLog(permit, p).Info("protected file changed", "change", note)
 	}
-	s.table.Publish(lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, note, p)
+	s.table.Publish(lock.Hold{Name: permit.Lock, Token: permit.Token, Owner: permit.Owner}, permit.Owner, note, p)
 }
 
 // recordUnconfirmed records in the history that a published upload may be a part of the file. It logs an error and does not return it, because
 // the file is published.
-func (s *Server) recordUnconfirmed(t lock.Permit, p lock.Publication) {
-	if t.Lock == "" {
+func (s *Server) recordUnconfirmed(permit lock.Permit, p lock.Publication) {
+	if permit.Lock == "" {
 		return
 	}
-	log := s.publicationLog(t, p)
+	log := s.publicationLog(permit, p)
 	log.Info("protected file changed", "change", lock.NoteUnconfirmed)
-	if err := s.table.Published(s.context, lock.Hold{Name: t.Lock, Token: t.Token, Owner: t.Owner}, t.Owner, lock.NoteUnconfirmed, p); err != nil {
+	if err := s.table.Published(context.WithoutCancel(s.context), lock.Hold{Name: permit.Lock, Token: permit.Token, Owner: permit.Owner}, permit.Owner, lock.NoteUnconfirmed, p); err != nil {
 		log.Error("a publication is not in the history", "err", err)
 	}
 }
 
 // publicationLog returns the log with the lock and path of a publication.
-func (s *Server) publicationLog(t lock.Permit, p lock.Publication) *slog.Logger {
-	return s.log.With("lock", string(t.Lock), "holder", t.Owner.String(), "token", t.Token, "path", string(p.Path))
+func (s *Server) publicationLog(permit lock.Permit, p lock.Publication) *slog.Logger {
+	return s.log.With("lock", string(permit.Lock), "holder", permit.Owner.String(), "token", permit.Token, "path", string(p.Path))
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,4 +395,33 @@ func TestALockProtectsItsOwnFile(t *testing.T) {
 		- file /home/bob/work/x.tsv bob`, protected, func(o *setup) {
 		o.rules = append(o.rules, lock.Rule{Match: "/out/*", Protection: &lock.Protection{Paths: []string{"/home/bob/$1.out"}}})
 	})
+}
+
+// If a file becomes a directory or a link after its checks, it is not changed: those need other checks.
+func TestAFileThatBecomesSomethingElseIsNotChanged(t *testing.T) {
+	for command, replacement := range map[string]string{
+		"RNTO /new_lock":                 "dir",
+		"DELE /phone.tsv":                "link",
+		"MFMT 20200101000000 /phone.tsv": "link",
+		"SITE CHMOD 600 /phone.tsv":      "link",
+	} {
+		t.Run(command, func(t *testing.T) {
+			s := start(t, protected)
+			s.mkdir("/dir/sub")
+			s.link("other.tsv", "/link")
+			s.play(t, `
+				- write /phone.tsv x
+				- write /other.tsv x`)
+			c := s.as("boss")
+			c.want("MKD /phone_lock", "257 *")
+			c.want("RNFR /phone.tsv", "350 *")
+			replace := sync.OnceFunc(func() { s.play(t, "- remove /phone.tsv\n- rename /"+replacement+" /phone.tsv") })
+			s.asked.Store(&replace) // right before the change
+			c.want(command, "451 *: was replaced at the same moment: try again")
+			s.asked.Store(nil)
+			if info, err := os.Lstat(filepath.Join(s.root, "phone.tsv")); err != nil || info.Mode().IsRegular() {
+				t.Errorf("%v, %v", info, err)
+			}
+		})
+	}
 }

@@ -1,19 +1,17 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
-	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Before place the target is
-// unchanged, and an error discards the upload. After place the new content is published.
+// closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Until placed is true the
+// target is unchanged, and an error discards the upload. After that the new content is published, and an error is only one of the reply.
 func (t *transfer) closeUpload() error {
 	err := t.guarded(func() error {
 		// Before the slow work on the disk:
@@ -35,7 +33,7 @@ func (t *transfer) closeUpload() error {
 		if err := t.contested(); err != nil {
 			return err
 		}
-		if err := t.cmd.Seal(t.complete()); err != nil { // from here on ABOR changes nothing
+		if err := t.seal(); err != nil {
 			return err
 		}
 		if err := t.place(); err != nil {
@@ -43,14 +41,17 @@ func (t *transfer) closeUpload() error {
 		}
 		return t.file.Finish()
 	})
-	switch {
-	case err == nil:
-		t.markIfReset()
-		t.logLost()
-	case !errors.Is(err, files.ErrNotDurable):
-		t.discard()
+	if err != nil {
+		t.discard() // after place it closes the directory only
 	}
-	return t.end(t.receivedText(), err)
+	if t.placed {
+		t.logLost()
+	}
+	err = t.end(t.receivedText(), err)
+	if t.placed {
+		t.markIfReset() // control calls its function later than Close, with the event of end
+	}
+	return err
 }
 
 // checkPublishable returns why the upload cannot be published: the cause of its abort, a client that has hung up, or fewer bytes than
@@ -73,6 +74,14 @@ func (t *transfer) complete() bool {
 	return t.gotCloseNotify || t.announced > 0 && t.received == t.announced
 }
 
+// seal fixes the outcome: from here on ABOR and QUIT change nothing. It returns why the upload was aborted.
+func (t *transfer) seal() error {
+	if t.complete() {
+		return t.cmd.SealComplete()
+	}
+	return t.cmd.Seal()
+}
+
 // computeSum computes the digest of a protected file.
 func (t *transfer) computeSum() (err error) {
 	if t.permitAtStart.Lock != "" {
@@ -90,13 +99,13 @@ func (t *transfer) awaitHangUp() {
 	time.Sleep(time.Until(t.dataEnded.Add(hangUpWait(hangUp, t.dataEnded.Sub(t.openedAt), t.received))))
 }
 
-// longestHangUp bounds the part of hangUpWait that is longer than Settings.HangUp.
+// longestHangUp bounds the part of hangUpWait that is longer than Files.HangUp.
 const longestHangUp = 50 * time.Millisecond
 
 // hangUpWait returns how long an upload that is not complete waits, after the end of its data connection, for the end of the control
 // connection. The kernel ends the connections of a killed client one after the other: on a busy machine several milliseconds may pass. A
-// longer transfer is more likely to be killed, so the wait is a twentieth of its duration. Half of the partial files of killed clients
-// with small uploads are empty, and few complete ones are. If hangUp is 0, the upload does not wait.
+// longer transfer is more likely to be killed, so the wait is a twentieth of its duration. An empty upload waits longest: clients that were
+// killed often leave empty files, and few complete files are empty. If hangUp is 0, the upload does not wait.
 func hangUpWait(hangUp, took time.Duration, received int64) time.Duration {
 	switch {
 	case hangUp == 0:
@@ -107,21 +116,21 @@ func hangUpWait(hangUp, took time.Duration, received int64) time.Duration {
 	return max(hangUp, min(took/20, longestHangUp))
 }
 
-// place gives the file its name, a lock's name only while the lock is not held.
+// place renames the file to its target. If that is the name of a lock, the lock must be free.
 func (t *transfer) place() error {
 	n := lock.Name(t.file.Name())
 	return t.client.excludingLockOf(n, func() error { return t.placeProtected(n) })
 }
 
-// placeProtected gives the file its name in one step with the check that the lock under which the upload began is still held.
+// placeProtected renames the file in one step with the check that the lock under which the upload began is still held.
 func (t *transfer) placeProtected(n lock.Name) error {
-	write := t.client.change(n)
+	write := t.client.writeFor(n)
 	write.Begun, write.Permit = true, t.permitAtStart
 	return t.client.withPermits([]lock.Write{write}, t.file.CheckParent, func(permits []lock.Permit) error {
 		if err := t.file.Place(); err != nil {
 			return err
 		}
-		t.permitAtEnd = permits[0]
+		t.placed, t.permitAtEnd = true, permits[0]
 		t.client.recordChange(t.permitAtEnd, "", t.publication())
 		return nil
 	})
@@ -148,7 +157,7 @@ func (t *transfer) logLost() {
 }
 
 // markIfReset marks the published upload as unconfirmed if the client resets the control connection after the 226, or has done so before it,
-// unless the upload is complete. A killed client resets it, but so do some clients at each end.
+// unless the upload is complete. A killed client resets it; some clients reset it whenever they exit.
 func (t *transfer) markIfReset() {
 	if !t.complete() {
 		t.cmd.Unconfirmed(t.markUnconfirmed)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,11 +10,11 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// mayMoveFrom is RNFR. RNTO calls it again, because the result may have changed since.
-func (c *client) mayMoveFrom(view string) (lock.Name, fs.FileInfo, error) {
+// prepareMove is RNFR. RNTO calls it again, because the result may have changed since.
+func (c *client) prepareMove(view string) (lock.Name, fs.FileInfo, error) {
 	n, info, err := c.movable(view)
 	if err == nil {
-		_, err = c.mayChange(c.conn.Command(), n)
+		_, err = c.prepareChange(c.conn.Command(), n)
 	}
 	return n, info, err
 }
@@ -51,7 +52,7 @@ func (c *client) checkHostLocksBelow(n lock.Name) error {
 	return err
 }
 
-// rename is RNTO. Call mayMoveFrom first.
+// rename is RNTO. Call prepareMove first.
 func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	to, err := c.resolve(toView)
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 	case info.IsDir() && c.isLockName(to):
 		return errLockName
 	}
-	if _, err := c.mayChange(c.conn.Command(), to); err != nil {
+	if _, err := c.prepareChange(c.conn.Command(), to); err != nil {
 		return err
 	}
 	if err := c.makeLockDirectories(to); err != nil {
@@ -78,9 +79,9 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 			return err
 		}
 	}
-	defer c.server.tree.Retain(string(to))() // the mutexes are free by then
+	defer c.server.tree.Retain(string(to))() // the kernel frees the blocks of a replaced file only then, so that no other session waits for it
 	// For a file, too: by now, a directory with locks in it may have its name.
-	if err := c.keepingLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
+	if err := c.excludingLocksThroughLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err
 	}
 	return c.server.tree.MakeDurable(string(to), string(from)) // a sync; no other session waits for it
@@ -88,21 +89,23 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 
 // renameProtected renames. It renames a directory, or a link that may lead to one, while no change of a protected file is under way.
 func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
-	publish := func(permits []lock.Permit) error {
-		err := c.server.tree.Move(string(from), string(to), func() error { return c.checkPermits(permits) })
+	move := func(permits []lock.Permit) error {
+		err := c.server.tree.Move(string(from), string(to), func() error {
+			return cmp.Or(c.checkSameKind(from, info), c.checkPermits(permits))
+		})
 		if err == nil {
 			c.recordChange(permits[0], lock.NoteRenamed+string(to), lock.Publication{Path: from})
 			c.recordChange(permits[1], "renamed from "+string(from), lock.Publication{Path: to})
 		}
 		return err
 	}
-	writes := []lock.Write{c.change(from), c.change(to)}
+	writes := []lock.Write{c.writeFor(from), c.writeFor(to)}
 	if info.Mode().IsRegular() {
-		return c.withPermits(writes, func() error { return c.checkUnmoved(from, to) }, publish)
+		return c.withPermits(writes, func() error { return c.checkUnmoved(from, to) }, move)
 	}
 	return c.protectedRefusal(c.locks.Write(c.server.context, writes, func(permits []lock.Permit) error {
 		if permits == nil {
-			return publish(make([]lock.Permit, len(writes)))
+			return move(make([]lock.Permit, len(writes)))
 		}
 		if !c.server.lockLayout() {
 			return errChangesUnderWay
@@ -124,7 +127,7 @@ func (c *client) renameProtected(from, to lock.Name, info fs.FileInfo) error {
 		if err := c.checkPermits(permits); err != nil {
 			return err
 		}
-		return publish(permits)
+		return move(permits)
 	}))
 }
 
@@ -134,7 +137,8 @@ var errTooMuchToSearch = &refusal{text: "too many files below it to search for l
 var errChangesUnderWay = &refusal{code: 450, text: "protected files are being changed: try again"}
 
 // lockLayout locks the layout, and reports false if it cannot within bounds.changes. It does not queue for the mutex: if a change hangs, on a
-// network file system for example, all other changes would wait behind it.
+// network file system for example, all other changes would wait behind it. Only MKD and RMD of locks at or below the names of the rename
+// wait meanwhile, because Exclude and Write keep those locks as they are; the mutex of the table is free.
 func (s *Server) lockLayout() bool {
 	for end := time.Now().Add(s.bounds.changes); !s.layout.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -131,13 +131,13 @@ func (c *client) reply(cmd *control.Command, view string, r control.Reply, err e
 	return err
 }
 
-// replyFor returns the reply to an error: the code, the path as the client sees it, and the reason. No other function makes replies from
-// errors. For an error that is not in the table the code is 451, and the log gets its whole text.
+// replyFor returns the reply to an error: the code, the path as the client sees it, and the reason. All commands
+// that change or read the tree or a lock use it; logins and the parameters of SITE have replies of their own. For an error that is not in the table the code is 451, and the log gets its whole text.
 func (c *client) replyFor(view string, err error) control.Reply {
 	a, known := c.explain(err)
 	var protected *lock.ProtectedError
 	if errors.As(err, &protected) {
-		c.publish(event.Event{Kind: event.Protect, Path: string(protected.Path), Lock: string(protected.Lock), Reason: a.text})
+		c.emit(event.Event{Kind: event.Protect, Path: string(protected.Path), Lock: string(protected.Lock), Reason: a.text})
 	}
 	if !known {
 		c.log.Error("command failed", "path", view, "err", err)
@@ -209,6 +209,7 @@ var (
 	errIsLink     = &refusal{text: "is a link: DELE removes it, and not its target"}
 	errUnfinished = &refusal{text: "an unfinished upload lies in it: wait for its end"}
 	errMovedLink  = &refusal{code: 451, text: "a link in its path was changed at the same moment: try again"}
+	errReplaced   = &refusal{code: 451, text: "was replaced at the same moment: try again"}
 	errWithdrawn  = &refusal{cause: "withdrawn", text: "the wait ended: another command came, or the session ends", wraps: lock.ErrHeld}
 	errChmod      = &refusal{text: "this account may not change modes"}
 )

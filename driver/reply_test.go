@@ -82,6 +82,8 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		{false, fmt.Errorf("/home/bob/a: %w", &lock.DelayedError{}), "550 /x: cannot be acquired for 0s: it was taken away from its holder"},
 		{inTransfer, disk(errors.New("tls: bad record MAC")), "426 /x: the data connection was cut"},
 		{inTransfer, network(syscall.EHOSTUNREACH), "426 /x: the data connection was cut"},
+		{inTransfer, disk(syscall.ETIMEDOUT), "426 /x: the data connection was cut"}, // by splice
+		{false, disk(syscall.ETIMEDOUT), "451 /x: the server failed to do that"},
 		{inTransfer, network(syscall.ECONNRESET), "426 /x: the data connection was cut"},
 		{inTransfer, disk(syscall.EIO), "451 /x: the server failed to do that"},
 		{inTransfer, disk(syscall.ENOSPC), "452 /x: no space left"},

@@ -40,6 +40,7 @@ func (t *transfer) openDownload(offset int64) error {
 	}
 	c := t.client
 	t.doneText = "transfer complete"
+	// Reply only sets the text: control sends it when the library sends its own 150, after GetHandle. If GetHandle fails, no 150 is sent.
 	t.cmd.Reply(control.Reply{Code: 150, Text: "opening data connection for " + t.view})
 	if c.isStatus(t.view) && c.account.Reads() {
 		if err := c.table().Valid(); err != nil { // as for SITE LOCK INFO
@@ -109,7 +110,7 @@ func (t *transfer) closeDownload() error {
 	err := t.guarded(t.content.Close)
 	if err = cmp.Or(t.cmd.Cause(), err); err == nil {
 		t.endStream()
-		err = cmp.Or(t.contested(), t.cmd.Seal(true))
+		err = cmp.Or(t.contested(), t.cmd.SealComplete())
 	}
 	return t.end(t.doneText, err)
 }

@@ -18,7 +18,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	n := lock.Name(inTree(c.account.Home, view))
 	released := done(250, view, "released")
 	err := c.release(n)
-	if err != lock.ErrNotHeld {
+	if err != lock.ErrNotHeld { // without errors.Is: a *lock.LostError matches ErrNotHeld, too, and is a refusal
 		return released, c.notEmpty(n, err)
 	}
 	resolved, rerr := c.resolve(view)
@@ -32,7 +32,10 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	if err != lock.ErrNotHeld {
 		return released, c.notEmpty(n, err)
 	}
-	if isLock, host := c.isLock(n); isLock {
+	switch isLock, host, failed := c.actsAsLock(n); {
+	case failed != nil:
+		return control.Reply{}, failed
+	case isLock:
 		return control.Reply{}, cmp.Or(host, err)
 	}
 	if err := c.removeDirectory(cmd, n, view); err != nil {
@@ -65,7 +68,7 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 		}
 		return errNotDir
 	}
-	if _, err := c.mayChange(cmd, n); err != nil {
+	if _, err := c.prepareChange(cmd, n); err != nil {
 		return err
 	}
 	return c.excludingLocks([]lock.Name{n}, func() error {

@@ -25,13 +25,13 @@ type client struct {
 	conn     *control.Conn
 	log      *slog.Logger
 	failures int           // wrong passwords, in a row
-	id       atomic.Uint64 // of locks, for Kick; 0: not logged in
+	id       atomic.Uint64 // of the lock session, for Kick and events; 0: not logged in
 
 	// The login sets these.
-	context ftpserver.ClientContext
-	account config.Account
-	locks   *lock.Session // nil: not logged in
-	jobs    *job.Session  // as locks
+	libraryClient ftpserver.ClientContext // has the working directory
+	account       config.Account
+	locks         *lock.Session // nil: not logged in
+	jobs          *job.Session  // as locks
 
 	announced int64  // by ALLO, for the next upload; 0: no length
 	renaming  string // by RNFR, for the next RNTO
@@ -54,8 +54,12 @@ func clientOf(cc ftpserver.ClientContext) (*client, bool) {
 	return c, ok
 }
 
-// Begin implements control.Handler. Each command is a sign of life until its End, even a wrong command. A transfer is one only while its
-// bytes move.
+// Begin implements control.Handler. The signs of life for max_idle are these:
+//
+//	a command, even a wrong one, until its End     locks.Begin and End   for the locks of the session
+//	the begin and the end of a transfer, listings  locks.Touch           for the locks of the session
+//	bytes that move, a change of a file            locks.Work            also for the locks of ended sessions of the job
+//	bytes of an upload                             jobs.Wrote            for the automatic lock of the path
 func (c *client) Begin(cmd *control.Command) {
 	if c.server.log.Enabled(c.server.context, slog.LevelDebug) {
 		c.log.Debug("command", "line", redacted(cmd))
@@ -162,7 +166,7 @@ func (c *client) Status() []string {
 	if c.locks == nil {
 		return []string{" not logged in"}
 	}
-	lines := []string{" logged in as " + c.account.Name, " in " + c.context.Path()}
+	lines := []string{" logged in as " + c.account.Name, " in " + c.libraryClient.Path()}
 	if cmd := c.conn.Command(); cmd.Transfers() {
 		lines = append(lines, " transferring "+cmd.Param)
 	}

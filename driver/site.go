@@ -227,6 +227,7 @@ func (c *client) siteLocks(param string) control.Reply {
 	if len(names) == 0 {
 		return control.Reply{Code: 211, Text: "no locks are held"}
 	}
+	// Locks that end while the reply is sent are counted, and not listed.
 	return control.Reply{Code: 211, Text: fmt.Sprintf("%d locks are held:", len(names)), Rows: func(line func(string) error) (string, error) {
 		more, err := c.server.eachLock(c.account.Home, names, func(n lock.Name, view string) (err error) {
 			v, verr := c.locks.View(n)

@@ -23,7 +23,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(250, view, "is the current directory"), err
 	case cmd.Is("RNFR"):
 		c.renaming = ""
-		if _, info, err = c.mayMoveFrom(view); err == nil {
+		if _, info, err = c.prepareMove(view); err == nil {
 			c.renaming = view
 		}
 		return info, done(350, view, "ready for RNTO"), err
@@ -143,9 +143,9 @@ func (c *client) checkCwd(view string) (fs.FileInfo, error) {
 	case !info.IsDir():
 		return nil, errNotDir
 	}
-	isLock, host := c.isLock(n)
-	if !isLock {
-		return info, nil
+	isLock, host, err := c.actsAsLock(n)
+	if err != nil || !isLock {
+		return info, err
 	}
 	if rule, ok := c.table().Rules().For(n); ok && rule.AllowCwd {
 		return info, nil
@@ -183,5 +183,5 @@ func (c *client) abs(param string) string {
 	if strings.HasPrefix(param, "/") {
 		return path.Clean(param)
 	}
-	return path.Join(c.context.Path(), param)
+	return path.Join(c.libraryClient.Path(), param)
 }

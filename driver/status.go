@@ -54,9 +54,9 @@ func (f *statusFile) WriteTo(w io.Writer) (n int64, err error) {
 	now, before, after := s.clock.Now(), "", ""
 	write("{\n  \"now\": " + jsonText(now.Wall.UTC()) + ",\n  \"locks\": [") // Flush returns its error, too
 	more, err := s.eachLock(f.home, s.table.Names(), func(n lock.Name, view string) error {
-		held, _ := s.table.Get(n)
-		held.Name = lock.Name(view)
-		for _, l := range status.Locks([]lock.Status{held}, s.jobs, now) {
+		l, _ := s.table.Get(n) // without holds if it has ended since
+		l.Name = lock.Name(view)
+		for _, l := range status.Locks([]lock.Status{l}, s.jobs, now) {
 			l.Rule = "" // its glob contains paths outside the view
 			if err := write(before + "\n    " + jsonText(l)); err != nil {
 				return err

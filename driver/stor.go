@@ -25,7 +25,8 @@ type upload struct {
 	dataEnded      time.Time     // the end of the data connection
 	gotCloseNotify bool          // the client ended the stream with the close_notify of TLS, which a killed client does not send
 	sum            string        // the SHA-256 of a protected file
-	permitAtEnd    lock.Permit   // of the session when the file was published
+	placed         bool          // the file has replaced the target
+	permitAtEnd    lock.Permit   // of the session when the file was placed
 	endEvent       event.Event   // the event of the end
 }
 
@@ -47,7 +48,7 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	if err := c.mayCreate(n, t.view); err != nil {
 		return err
 	}
-	if t.permitAtStart, err = c.mayChange(t.cmd, n); err != nil {
+	if t.permitAtStart, err = c.prepareChange(t.cmd, n); err != nil {
 		return err
 	}
 	if err := c.makeLockDirectories(n); err != nil {
@@ -62,11 +63,15 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
-// noteReceived records arriving bytes as a sign of life for the locks of the session and of its job.
-func (t *transfer) noteReceived() {
-	t.client.locks.Work()
-	if t.file != nil {
-		t.client.jobs.Wrote(lock.Name(t.file.Name()))
+// noteReceived returns the signOfLife of an upload, for the locks of the session and of its job. Server.watch may still call it when the
+// session has ended.
+func (t *transfer) noteReceived() func() {
+	locks, jobs := t.client.locks, t.client.jobs
+	return func() {
+		locks.Work()
+		if t.file != nil {
+			jobs.Wrote(lock.Name(t.file.Name()))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,7 +31,8 @@ var (
 // download. The library calls ReadFrom or WriteTo with the data connection, then Close. ReadFrom and WriteTo move and convert the bytes.
 //
 // cmd has the stage of the transfer and the cause of an abort; other goroutines may abort it. All fields belong to the goroutine that
-// executes the transfer. Those above conn do not change after GetHandle.
+// executes the transfer. While the transfer is in Server.transfers, other goroutines read the fields above conn, conn, file and
+// permitAtStart, and nobody writes these.
 type transfer struct {
 	client     *client
 	cmd        *control.Command
@@ -110,6 +112,9 @@ func (t *transfer) guarded(f func() error) (err error) {
 	return f()
 }
 
+// networkErrnos are the errors of a connection that has failed, besides those in answers.
+var networkErrnos = []syscall.Errno{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ECONNABORTED}
+
 // dataError returns errStalled or net.ErrClosed for an error of the data connection. It returns other errors unchanged: those of the disk,
 // and refusals.
 func (t *transfer) dataError(err error) error {
@@ -125,7 +130,10 @@ func (t *transfer) dataError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // watch has set the deadline
 		return errStalled
-	case known, errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op):
+	case known:
+		return err
+	case errors.As(err, &errno) && slices.Contains(networkErrnos, errno): // splice and sendfile return the errno of the socket
+	case errors.As(err, &disk) && errors.As(err, &errno) && !errors.As(err, &op):
 		return err
 	}
 	t.client.log.Debug("data connection failed", "path", t.view, "err", err)
@@ -135,7 +143,7 @@ func (t *transfer) dataError(err error) error {
 // end ends the transfer with an event and with the final reply: 226 with the text done, or the reply to err. It returns err for the library.
 func (t *transfer) end(done string, err error) error {
 	t.client.server.transfers.Delete(t)
-	t.publishEnd(err)
+	t.emitEnd(err)
 	if err == nil {
 		t.signOfLife()
 		t.cmd.Reply(control.Reply{Code: 226, Text: done})
@@ -203,7 +211,7 @@ type progress struct {
 }
 
 // watch observes the bytes of all transfers until Close. Each step with new bytes is a sign of life for the locks of the session. If no byte
-// moves for Settings.DataTimeout, watch ends the transfer by a deadline in the past. It aborts a download below Settings.DataMinRate; an
+// moves for FTP.DataTimeout, watch ends the transfer by a deadline in the past. It aborts a download below FTP.DataMinRate; an
 // upload may be as slow as the program that makes the data.
 //
 // It counts the bytes that the kernel has received from the client, or that the client has acknowledged (TCP_INFO). A deadline for each

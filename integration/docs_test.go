@@ -153,7 +153,7 @@ var selfExplaining = []string{
 	"a directory above it was moved meanwhile", "a link in its path was changed at the same moment: try again", "an unfinished upload lies in it: wait for its end",
 	"larger than a file may be", "no space left", "protected files are being changed: try again", "QUIT came before the upload was complete; ALLO announces its length",
 	"REST beyond the end of the file", "generated on each read: send no REST", "REST needs TYPE I: in TYPE A line ends have other lengths", "the file has become shorter meanwhile", "the quota is used up",
-	"was changed, renamed or removed during the upload: try again", "was removed on another machine: try again",
+	"was changed, renamed or removed during the upload: try again", "was removed on another machine: try again", "was replaced at the same moment: try again",
 	"the server lost the upload: another server took over, or a program removed it; try again",
 	"the file system is read-only", "this account may not change files", "this account may not change modes", "this account may not read files", "too many links",
 	// Sessions.

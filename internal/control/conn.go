@@ -103,9 +103,9 @@ func (c *Conn) ASCII() bool { return c.ascii }
 // Facts returns the facts that MLSD and MLST show. Only the goroutine that executes commands may call it.
 func (c *Conn) Facts() []string { return c.facts }
 
-// DataConnection returns the refusal of a data connection, or the zero Reply. The driver calls it, and not Read, so that the library
+// CheckDataConnection returns the refusal of a data connection, or the zero Reply. The driver calls it, and not Read, so that the library
 // begins the transfer, and forgets REST, in any case.
-func (c *Conn) DataConnection() Reply {
+func (c *Conn) CheckDataConnection() Reply {
 	switch {
 	case !c.prepared:
 		return Reply{Code: 425, Text: "use PASV, EPSV, PORT or EPRT first"}

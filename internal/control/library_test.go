@@ -107,7 +107,7 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		l.write("550 refused")
 		return
 	}
-	if r := l.conn.DataConnection(); r.Code != 0 {
+	if r := l.conn.CheckDataConnection(); r.Code != 0 {
 		cmd.Reply(r)
 		l.write("550 no handle")
 		return
@@ -140,7 +140,7 @@ func (l *library) transfer(cmd *Command, port net.Listener, upload bool) {
 		_, err = io.WriteString(nc, "content")
 	}
 	nc.Close()
-	if serr := cmd.Seal(err == nil); serr != nil {
+	if serr := cmd.seal(err == nil); serr != nil {
 		err = serr
 	}
 	closeHandle(err)

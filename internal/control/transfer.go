@@ -113,15 +113,20 @@ func (cmd *Command) Cause() error {
 	return cmd.cause
 }
 
-// Seal fixes the outcome of the transfer, so that Abort has no effect any more, or returns why the transfer was aborted. proven means
-// that no byte is missing; without it a QUIT after the 1xx is ErrQuit.
-func (cmd *Command) Seal(proven bool) error {
+// Seal fixes the outcome of the transfer, so that Abort has no effect any more, or returns why the transfer was aborted. A QUIT after the
+// 1xx is ErrQuit: the client may have been killed, so that bytes are missing.
+func (cmd *Command) Seal() error { return cmd.seal(false) }
+
+// SealComplete is Seal for a transfer of which certainly no byte is missing: a QUIT does not matter.
+func (cmd *Command) SealComplete() error { return cmd.seal(true) }
+
+func (cmd *Command) seal(complete bool) error {
 	cmd.conn.mu.Lock()
 	defer cmd.conn.mu.Unlock()
 	switch {
 	case cmd.stage == aborted:
 		return cmd.cause
-	case cmd.quitLate && !proven:
+	case cmd.quitLate && !complete:
 		return ErrQuit
 	}
 	cmd.stage = sealed

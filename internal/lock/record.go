@@ -76,7 +76,7 @@ const (
 
 // Notes of records of the kind Published that do not count as changes of their own.
 const (
-	NoteTimes       = "time or mode set"
+	NoteAttributes  = "time or mode set"
 	NoteRenamed     = "renamed to "
 	NoteUnconfirmed = "unconfirmed" // a second record of an upload
 )
