@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"syscall"
 
 	ftpserver "github.com/fclairamb/ftpserverlib"
 
@@ -110,11 +111,13 @@ func (s *Server) resolvedHome(home string) string {
 	return path.Dir(inside)
 }
 
-// startDirectory returns the account's directory after login; "/" if Start is not a directory.
+// startDirectory returns the account's directory after login; "/" if Start is not a directory. If the disk cannot tell, it returns Start: relative
+// paths then fail, and lead to no other directory.
 func (c *client) startDirectory() string {
 	start := path.Join("/", c.account.Start)
-	if _, err := c.checkCwd(start); err != nil {
-		return "/"
+	var fault syscall.Errno
+	if _, err := c.checkCwd(start); err == nil || errors.As(err, &fault) && !isNotThere(err) && fault != syscall.ENOTDIR {
+		return start
 	}
-	return start
+	return "/"
 }

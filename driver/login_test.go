@@ -183,3 +183,14 @@ func TestALoginFailsForAnotherReasonThanThePassword(t *testing.T) {
 		t.Errorf("the log: %s", text.text.String())
 	}
 }
+
+// A relative path leads to no other directory while the disk is at fault.
+func TestALoginStartsInItsDirectoryThoughTheDiskIsAtFault(t *testing.T) {
+	s := start(t, func(o *setup) { o.settings.Accounts = testAccounts{"eve": {Name: "eve", Home: "/", Start: "/cut"}} })
+	s.mkdir("/cut")
+	s.driver.tree = &exhausted{s.driver.tree, 1000}
+	s.play(t, `
+		eve PWD => 257 "/cut" *
+		eve STOR f <<< x => *
+		- file /f (none)`)
+}
