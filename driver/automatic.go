@@ -6,45 +6,46 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Commands call package job twice for automatic locks: look when they show a file, takeAutomatic before they change one.
+// A job is all sessions of one account with one job key, or without a key from one address. Commands that show a file call look. Commands that
+// change one call takeAutomatic first.
 
-// look records that the command shows a file or directory to the job. The first look of a job may wait until another job ends.
+// look records that the job has seen a file or directory. The first look of a job may wait until another job ends. It never refuses the command.
 func (c *client) look(cmd *control.Command, view string) {
-	if !c.account.Writes() || !c.table().Rules().Yields() {
+	if !c.account.Writes() || !c.table().Rules().HasAutomatic() {
 		return
 	}
 	n, err := c.follow(view)
 	if err != nil {
-		return // the command fails, too
+		return // the path leads nowhere, so the command shows nothing of it
 	}
-	sign := job.NoSign
+	command := job.AnyCommand
 	if cmd.Is("RETR") {
-		sign = job.Fetch
+		command = job.Fetch
 	}
-	_ = c.inTurn(cmd, func(wake func()) (*job.Waiting, error) { // no result refuses the command
-		return c.jobs.Look(c.server.context, n, sign, wake), nil
+	_ = c.inTurn(cmd, func(wake func()) (*job.Waiting, error) {
+		return c.jobs.Look(c.server.context, n, command, wake), nil
 	})
 }
 
-// takeAutomatic acquires the automatic lock of a path for the first change of the job. If that fails with a *job.Error, package job refuses
-// every later change of the job there, until the job starts anew.
+// takeAutomatic acquires the automatic lock of a path for the first change of the job. After a *job.Error package job refuses every change of
+// the job under that lock, until the job has no session for some time: see docs/deployments.md.
 func (c *client) takeAutomatic(cmd *control.Command, n lock.Name) error {
-	if !c.table().Rules().Yields() {
+	if !c.table().Rules().HasAutomatic() {
 		return nil
 	}
-	sign := job.NoSign
+	command := job.AnyCommand
 	switch {
 	case cmd.Is("MKD", "XMKD"):
-		sign = job.Make
+		command = job.Make
 	case cmd.Is("STOR"):
-		sign = job.Store
+		command = job.Store
 	}
 	return c.inTurn(cmd, func(wake func()) (*job.Waiting, error) {
-		return c.jobs.Change(c.server.context, n, sign, wake)
+		return c.jobs.Change(c.server.context, n, command, wake)
 	})
 }
 
-// inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over. A transfer waits on its own goroutine until it is aborted.
+// inTurn calls begin. If begin returns a Waiting, inTurn waits until it is over. A transfer waits on its own goroutine, and an abort ends the wait.
 // Every other command waits here. If the client hangs up or the session ends, inTurn returns errWithdrawn; a line that the client sends
 // meanwhile is executed afterwards.
 func (c *client) inTurn(cmd *control.Command, begin func(wake func()) (*job.Waiting, error)) error {
@@ -94,10 +95,10 @@ func (c *client) awaitTurn(cmd *control.Command, waiting *job.Waiting, woken cha
 	}
 }
 
-// writeFor returns the change of a path for lock.Session.Write and MayMake, under the automatic lock that the session's job holds.
+// writeFor describes a change of n for lock.Session.Write and MayMake. Under is the session that holds the automatic lock of n for the job, or nil.
 func (c *client) writeFor(n lock.Name) lock.Write { return lock.Write{Path: n, Under: c.jobs.Under(n)} }
 
-// holderAt returns the session that holds the automatic lock of a path for the session's job, otherwise the client's.
+// holderAt returns the session that holds the automatic lock of n for the job; without one, that of the client.
 func (c *client) holderAt(n lock.Name) *lock.Session {
 	if under := c.jobs.Under(n); under != nil {
 		return under
@@ -105,8 +106,8 @@ func (c *client) holderAt(n lock.Name) *lock.Session {
 	return c.locks
 }
 
-// ObserveEnd is for lock.Options.Observe. When an automatic lock ends, unless its job has changed nothing, ObserveEnd aborts the uploads
-// under it before another client gets the lock.
+// ObserveEnd is for lock.Options.Observe. When the automatic lock of a job that has changed something ends, ObserveEnd aborts the
+// job's uploads under it before another client gets the lock.
 func (s *Server) ObserveEnd(r *lock.Record) {
 	if r.Kind != lock.Ended || !r.Hold.Job || r.Cause == lock.CauseUnused {
 		return
@@ -119,4 +120,4 @@ func (s *Server) ObserveEnd(r *lock.Record) {
 	}
 }
 
-var errLockEnded = &refusal{code: 426, text: "the lock of the files ended"}
+var errLockEnded = &refusal{code: 426, text: "the automatic lock of the file has ended"}

@@ -19,7 +19,7 @@ func automatic(s *setup) {
 func automaticRule() lock.Rule {
 	return lock.Rule{
 		Match: "/www/.deploy-lock", MaxAge: time.Hour, MaxIdle: 2 * time.Minute, Grace: 3 * time.Second, AllowCwd: true,
-		Protection: &lock.Protection{Paths: []string{"/www/**"}, Yields: true},
+		Protection: &lock.Protection{Paths: []string{"/www/**"}, Automatic: true},
 		Contention: &lock.Contention{Wait: 15 * time.Second},
 	}
 }

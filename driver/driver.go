@@ -6,10 +6,10 @@
 // (ftpserver.ClientDriver, afero.Fs, control.Handler), and transfer is one use of a data connection (the handle
 // that GetHandle returns).
 //
-// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table. Apart from automatic locks, only these and SITE LOCK RENEW
-// and BREAK change a lock. An upload is published whole, by one rename, or not at all. It is not published if its client has hung up; a QUIT
-// that the client sent before the 150 does not count as hanging up. The server changes a protected file only while the session's job holds
-// the lock exclusively, and makes check and change one step. Replies contain paths as the client sees them, never the server's. The locks of
+// Guarantees: MKD and RMD of a lock's name acquire and release it in lock.Table. No other command but SITE LOCK RENEW
+// and BREAK changes a lock, apart from automatic locks. Time, and the end of a connection, end locks, too. An upload is published whole, by one rename, or not at all. It is not published if its client has hung up; a QUIT
+// that the client sent before the 150 does not count as hanging up. The server changes a protected file only while the session's job (all sessions
+// of one account with one job key) holds the lock exclusively, and makes check and change one step. Replies contain paths as the client sees them, never the server's. The locks of
 // a session are released only when its transfers are over.
 //
 // Caveats: if the control connection of a killed client ends more than hangUpWait after its data connection, a partial upload is
@@ -90,7 +90,7 @@ type Server struct {
 	transfers       sync.Map // from each *transfer with an open data connection to its *progress
 	watching        sync.WaitGroup
 	rateOver        time.Duration // the period of DataMinRate
-	catchUp         time.Duration // the longest wait of an upload for the goroutine that reads commands; on an idle machine it takes microseconds
+	catchUp         time.Duration // an upload waits at most so long for the goroutine that reads commands to handle an ABOR or QUIT; usually microseconds
 	bounds          bounds
 	logins          Logins
 	digests         digests
@@ -99,7 +99,7 @@ type Server struct {
 
 	// layout keeps directories from being renamed while a protected file in them is changed. Changes of protected files hold it shared, from
 	// the resolving of their names to the end of the change on disk. A rename of a directory with protected files holds it
-	// exclusively, see lockLayout. Reads do not need it. Lock it only in the function of lock.Session.Write, which runs without a mutex of
+	// exclusively, see lockLayout. Reads do not need it. Lock it only in the function that lock.Session.Write calls, which runs without a mutex of
 	// the table: the order is Exclude, Write, layout. With it locked, call only functions of the table that do not wait, such as Publish.
 	layout sync.RWMutex
 }
@@ -108,7 +108,7 @@ type Server struct {
 type bounds struct {
 	locks   int           // in SITE LOCKS and in the status file
 	ordered int           // names in a listing with -t, -S or -r
-	piece   int           // names of a directory that are held at a time, unless the client wants them in another order
+	piece   int           // names of a directory that are in memory at a time, unless the client wants them in another order
 	below   int           // entries below a directory that a rename checks
 	glob    time.Duration // for the matching of a glob of SITE LOCKS. The worst globs take 30 ms for a name
 	search  time.Duration // for the search of RNFR for locks of programs on the host

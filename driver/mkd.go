@@ -13,9 +13,9 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// makeOrAcquire is MKD. A path that is the name of a lock contains no links, so the lock table gets the path as the client sent it. Only if the
-// table refuses it, and the lock is not held, the links are resolved: the path may lead to another lock, or be the path of a directory. An
-// error that is not about the path, such as lock.ErrUncertain, stays: the path is that of a lock then, and contains no link.
+// makeOrAcquire implements MKD. Names of locks contain no symbolic links, so it first tries to acquire the path as the client sent it. Only if
+// the table refuses that, and the lock is not held, it resolves the links: the path may lead to another lock, or be that of a directory. After
+// an error such as lock.ErrUncertain the path is that of a lock, so that resolving changes nothing, and makeOrAcquire returns the error.
 func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply, error) {
 	n := lock.Name(inTree(c.account.Home, view))
 	if n == "/" || c.isStatus(view) {
@@ -36,11 +36,11 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 	}
 	if err != nil {
 		err = c.protectedRefusal(err)
-		refused, _ := c.explain(err) // as the reply does
+		refused, _ := c.explain(err) // the event has the text of the reply
 		c.emit(event.Event{Kind: event.Refuse, Lock: string(n), Cause: refused.cause, Reason: refused.text})
 		return control.Reply{}, err
 	}
-	if !h.Job { // the job keeps its automatic lock, with or without the 257. If the job does nothing, it ends like every automatic lock
+	if !h.Job { // a job keeps its automatic lock though the 257 is lost; an unused automatic lock ends by itself
 		c.undoIfLost(cmd, h)
 	}
 	return control.Reply{Code: 257, Text: quotedPath(view) + c.granted(h, adopted)}, nil
@@ -48,7 +48,7 @@ func (c *client) makeOrAcquire(cmd *control.Command, view string) (control.Reply
 
 // acquire acquires the lock of a name, and waits for it if its rule or SITE WAIT is set so. The lock table claims the name, makes the lock's
 // directory on disk (or checks that the name is free there), logs the grant and waits for the sync of the log. adopted is the token
-// of the hold of the same job that the lock was adopted from; 0: there was none.
+// of the job's earlier hold that this hold continues; 0: there was none.
 func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopted lock.Token, err error) {
 	if files.Hidden(string(n)) {
 		return h, 0, files.ErrReserved
@@ -67,7 +67,7 @@ func (c *client) acquire(cmd *control.Command, n lock.Name) (h lock.Hold, adopte
 		h, err = c.await(cmd.Wait, waiting)
 	}
 	if err == nil {
-		c.jobs.Acquired(n) // also counts if the 257 is lost: then this session has ended, and the job has seen no less
+		c.jobs.Acquired(n) // also if the 257 is lost: then this session has ended, and the job loses no right by that
 	}
 	return h, adopted, err
 }
@@ -101,7 +101,7 @@ func (c *client) makeDirectory(cmd *control.Command, n lock.Name, view string) (
 	if !c.account.Writes() {
 		return control.Reply{}, errReadOnly
 	}
-	if c.table().Rules().YieldingRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
+	if c.table().Rules().AutomaticRoot(n) { // programs send MKD of the root first, then list it, and compute their changes from the listing
 		c.look(cmd, view)
 	}
 	if _, err := c.prepareChange(cmd, n); err != nil {
@@ -131,7 +131,7 @@ func (c *client) remakeRoot(dir lock.Name) bool {
 	return true
 }
 
-// makeLockDirectories makes the missing directories of the held locks that contain n. With directories = true a directory is missing only if
+// makeLockDirectories makes the missing directories of the held locks whose names lie above n. With directories = true a directory is missing only if
 // the server could not make it when it started. Call prepareChange first.
 //
 // In a lock of a durable tree it syncs one directory, which usually has nothing to write: 0.15 ms, beside 3 ms for a small upload. Without

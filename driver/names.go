@@ -64,7 +64,7 @@ func (c *client) isLockName(n lock.Name) bool {
 //   - a rule matches n, locks have directories, and a program on the host made one of that name. Only then host is not nil: a
 //     *lock.HostError.
 //
-// A name that a file has is no lock, and neither is that of a directory while locks have none. err is one of the tree.
+// The name of a file is no lock. If locks have no directories, neither is that of a directory. err is one of the tree.
 func (c *client) actsAsLock(n lock.Name) (is bool, host, err error) {
 	if c.table().Held(n) {
 		return true, nil, nil
@@ -137,8 +137,8 @@ func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name, err error
 	return targets, nil
 }
 
-// excludingLockOf calls change. If a rule makes n the name of a lock, it returns errIsLock if the lock is held, and no session gets the lock
-// meanwhile: another session may have removed the file and acquired the lock.
+// excludingLockOf calls change. If a rule makes n the name of a lock, nobody can acquire the lock meanwhile; if the lock is held, it returns
+// errIsLock and calls nothing.
 func (c *client) excludingLockOf(n lock.Name, change func() error) error {
 	if !c.isLockName(n) {
 		return change()

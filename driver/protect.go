@@ -21,7 +21,7 @@ var (
 
 // prepareChange is the check at the beginning of every command that changes a path. It returns the session's permit for the path, or an error if
 // another job or the host holds a lock of the path. The first change of a job acquires the automatic lock of the path, perhaps after a
-// wait. withPermits repeats the check in one step with the change.
+// wait. withPermits repeats the check of MayMake, but not that of checkHostLocks, in one step with the change.
 func (c *client) prepareChange(cmd *control.Command, n lock.Name) (lock.Permit, error) {
 	if err := c.checkHostLocks(n); err != nil {
 		return lock.Permit{}, c.protectedRefusal(err)
@@ -107,7 +107,7 @@ func (c *client) protectedBelow(from, to lock.Name) error {
 	if !rules.ProtectsBelow(from) && !rules.ProtectsBelow(to) {
 		return nil
 	}
-	if tree := rules.YieldingTree(from); tree != "" && tree == rules.YieldingTree(to) { // the job holds it
+	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
 		return nil
 	}
 	left := c.server.bounds.below
@@ -142,14 +142,14 @@ func (c *client) walkProtected(rules *lock.Rules, from, to lock.Name, left *int)
 	return nil
 }
 
-// checkLinkPlace returns an error for the rename of a link to a directory, if a path below its new name may be protected. The server checks the
-// locks of the target, so everyone could change the files below the new name.
+// checkLinkPlace returns an error for the rename of a link to a directory, if a path below its new name may be protected. The server checks
+// a path through a link at its target, so the locks that protect the new name would not apply.
 func (c *client) checkLinkPlace(from, to lock.Name) error {
 	rules := c.table().Rules()
 	if !rules.ProtectsThroughLink(to) {
 		return nil
 	}
-	if tree := rules.YieldingTree(from); tree != "" && tree == rules.YieldingTree(to) { // the job holds it
+	if tree := rules.AutomaticTree(from); tree != "" && tree == rules.AutomaticTree(to) { // the job holds it
 		return nil
 	}
 	if info, err := c.server.tree.Stat(string(from)); err == nil && !info.IsDir() {
@@ -190,7 +190,7 @@ func (c *client) changeAndRecord(n lock.Name, what string, change func(files.Che
 }
 
 // recordChange counts a change for automatic locks. If a lock protects the file, it records the change in the history. note names the change;
-// "" is an upload. Call it in the function of withPermits that makes the change.
+// "" is an upload. Call it in the function that withPermits calls.
 func (c *client) recordChange(permit lock.Permit, note string, p lock.Publication) {
 	c.jobs.Published(p.Path, permit.Token, note != lock.NoteAttributes && !strings.HasPrefix(note, lock.NoteRenamed))
 	if permit.Lock == "" {

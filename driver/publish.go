@@ -11,7 +11,7 @@ import (
 )
 
 // closeUpload takes an upload from the end of its data connection to its final reply. The first error ends it. Until placed is true the
-// target is unchanged, and an error discards the upload. After that the new content is published, and an error is only one of the reply.
+// target is unchanged, and an error discards the upload. After that the new content is published, and an error changes only the reply.
 func (t *transfer) closeUpload() error {
 	err := t.guarded(func() error {
 		// Before the slow work on the disk:
@@ -49,7 +49,7 @@ func (t *transfer) closeUpload() error {
 	}
 	err = t.end(t.receivedText(), err)
 	if t.placed {
-		t.markIfReset() // control calls its function later than Close, with the event of end
+		t.markIfReset() // after end, because the mark needs endEvent
 	}
 	return err
 }

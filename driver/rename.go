@@ -79,7 +79,7 @@ func (c *client) rename(from lock.Name, info fs.FileInfo, toView string) error {
 			return err
 		}
 	}
-	defer c.server.tree.Retain(string(to))() // the kernel frees the blocks of a replaced file only then, so that no other session waits for it
+	defer c.server.tree.Retain(string(to))() // the kernel frees the blocks of a replaced file after the step, so that no other session waits for that
 	// For a file, too: by now, a directory with locks in it may have its name.
 	if err := c.excludingLocksThroughLinks([]lock.Name{from, to}, func() error { return c.renameProtected(from, to, info) }); err != nil {
 		return err

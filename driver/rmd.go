@@ -19,7 +19,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 	released := done(250, view, "released")
 	err := c.release(n)
 	if err != lock.ErrNotHeld { // without errors.Is: a *lock.LostError matches ErrNotHeld, too, and is a refusal
-		return released, c.notEmpty(n, err)
+		return released, c.explainNotEmpty(n, err)
 	}
 	resolved, rerr := c.resolve(view)
 	if rerr != nil {
@@ -30,7 +30,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		err = c.release(n)
 	}
 	if err != lock.ErrNotHeld {
-		return released, c.notEmpty(n, err)
+		return released, c.explainNotEmpty(n, err)
 	}
 	switch isLock, host, failed := c.actsAsLock(n); {
 	case failed != nil:
@@ -39,7 +39,7 @@ func (c *client) removeOrRelease(cmd *control.Command, view string) (control.Rep
 		return control.Reply{}, cmp.Or(host, err)
 	}
 	if err := c.removeDirectory(cmd, n, view); err != nil {
-		return control.Reply{}, c.notEmpty(n, err)
+		return control.Reply{}, c.explainNotEmpty(n, err)
 	}
 	return done(250, view, "removed"), c.server.tree.MakeDurable(string(n)) // a sync; no other session waits for it
 }
@@ -76,8 +76,8 @@ func (c *client) removeDirectory(cmd *control.Command, n lock.Name, view string)
 	})
 }
 
-// notEmpty returns errUnfinished in place of err if a directory is not empty although listings show nothing in it.
-func (c *client) notEmpty(n lock.Name, err error) error {
+// explainNotEmpty returns errUnfinished in place of err if a directory is not empty although listings show nothing in it.
+func (c *client) explainNotEmpty(n lock.Name, err error) error {
 	notEmpty := errors.Is(err, lock.ErrNotEmpty) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) // POSIX allows both
 	if notEmpty && c.isEmpty(n) {
 		return errUnfinished

@@ -20,14 +20,14 @@ import (
 // a temporary file, ReadFrom receives the bytes, and closeUpload publishes the file (publish.go).
 type upload struct {
 	file           *files.Upload // the temporary file; nil: the transfer is a download
-	permitAtStart  lock.Permit   // of the session for the path when the upload began; the zero Permit: no lock protected the path
+	permitAtStart  lock.Permit   // to write the path when the upload began; the zero Permit: no lock protected it
 	received       int64         // bytes on the wire
 	dataEnded      time.Time     // the end of the data connection
 	gotCloseNotify bool          // the client ended the stream with the close_notify of TLS, which a killed client does not send
 	sum            string        // the SHA-256 of a protected file
 	placed         bool          // the file has replaced the target
-	permitAtEnd    lock.Permit   // of the session when the file was placed
-	endEvent       event.Event   // the event of the end
+	permitAtEnd    lock.Permit   // to write the path when the file was placed
+	endEvent       event.Event   // what the log gets about the end
 }
 
 // openUpload begins STOR, APPE and STOU.
@@ -63,7 +63,7 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
-// noteReceived returns the signOfLife of an upload, for the locks of the session and of its job. Server.watch may still call it when the
+// noteReceived returns a function that records received bytes as a sign of life, for the locks of the session and of its job. Server.watch may still call it when the
 // session has ended.
 func (t *transfer) noteReceived() func() {
 	locks, jobs := t.client.locks, t.client.jobs

@@ -58,16 +58,16 @@ type Waiting struct {
 // Look records a look of the session at a path. The first look of a run waits while another job holds the site's lock: then the Waiting is
 // not nil, and the look continues after it, whatever its result. Call Look before the file or directory is read, and not for clients that
 // may only read.
-func (s *Session) Look(ctx context.Context, path lock.Name, sign Sign, wake func()) *Waiting {
-	w, _ := s.request(ctx, true, path, sign, wake)
+func (s *Session) Look(ctx context.Context, path lock.Name, command Command, wake func()) *Waiting {
+	w, _ := s.request(ctx, true, path, command, wake)
 	return w
 }
 
 // Change decides whether the session may change a path that has an automatic lock. Without the lock, it acquires it. While another job
 // holds it, the change waits, and the Waiting is not nil. An *Error refuses this change and all later ones of the job at this site, until
 // the job starts anew. Make the change in lock.Session.Write with the session of Under, and call Published in it.
-func (s *Session) Change(ctx context.Context, path lock.Name, sign Sign, wake func()) (*Waiting, error) {
-	return s.request(ctx, false, path, sign, wake)
+func (s *Session) Change(ctx context.Context, path lock.Name, command Command, wake func()) (*Waiting, error) {
+	return s.request(ctx, false, path, command, wake)
 }
 
 // Under returns the session whose hold allows a change of the path, for lock.Write; nil: that of the client.
@@ -202,7 +202,7 @@ func (s *Session) Acquired(name lock.Name) {
 }
 
 // request is Look or Change.
-func (s *Session) request(ctx context.Context, look bool, path lock.Name, sign Sign, wake func()) (*Waiting, error) {
+func (s *Session) request(ctx context.Context, look bool, path lock.Name, command Command, wake func()) (*Waiting, error) {
 	m := s.manager
 	m.mu.Lock()
 	name, rule := m.rules.site(path)
@@ -221,7 +221,7 @@ func (s *Session) request(ctx context.Context, look bool, path lock.Name, sign S
 	}
 	v := m.visit(s, name, rule, now.Boot)
 	s.enter(v, look, now.Boot)
-	warning := v.note(sign, path, s.owner.Session, now.Boot)
+	warning := v.note(command, path, s.owner.Session, now.Boot)
 	w := &Waiting{
 		session: s, owner: s.owner, visit: v, look: look, path: path, wake: wake, rule: rule, until: now.Boot + rule.Wait,
 	}

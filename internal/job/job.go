@@ -324,7 +324,7 @@ func (m *Manager) leave(s *Session, now lock.Time) (grants []*grant) {
 	}
 	j.ended = now
 	for _, v := range j.visits {
-		v.signs.commands = nil
+		v.duplicates.commands = nil
 		v.ended = now
 		m.dropIfEnded(v)
 	}

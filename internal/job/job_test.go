@@ -66,7 +66,7 @@ func (s *server) start() {
 	s.Helper()
 	rule := lock.Rule{
 		Match: s.rule.Match, MaxAge: time.Hour, MaxIdle: 2 * time.Minute, Grace: 3 * time.Second,
-		Protection: &lock.Protection{Paths: []string{"/www/$1/**"}, Yields: true, Advises: s.rule.Report},
+		Protection: &lock.Protection{Paths: []string{"/www/$1/**"}, Automatic: true, Advises: s.rule.Report},
 		Contention: &lock.Contention{Wait: s.rule.Wait},
 	}
 	explicit := lock.Rule{Match: "/www/1/db.lock", Protection: &lock.Protection{Paths: []string{"/www/1/db/*"}}}

@@ -41,7 +41,7 @@ func TestAJobDoesNotOverwriteChangesMadeSinceItsLook(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rules, err := lock.NewRules([]lock.Rule{{
 					Match: "/www/.lock", MaxAge: time.Hour, MaxIdle: 2 * time.Minute, Grace: 3 * time.Second,
-					Protection: &lock.Protection{Paths: []string{"/www/**"}, Yields: true}, Contention: &lock.Contention{Wait: 15 * time.Second},
+					Protection: &lock.Protection{Paths: []string{"/www/**"}, Automatic: true}, Contention: &lock.Contention{Wait: 15 * time.Second},
 				}})
 				if err != nil {
 					t.Fatal(err)
@@ -78,7 +78,7 @@ func TestAJobDoesNotOverwriteChangesMadeSinceItsLook(t *testing.T) {
 							}
 							first := open()
 							_ = await(func(wake func()) (*job.Waiting, error) {
-								return first.job.Look(context.Background(), "/www/x", job.NoSign, wake), nil
+								return first.job.Look(context.Background(), "/www/x", job.AnyCommand, wake), nil
 							})
 							mu.Lock()
 							seen := changes
@@ -93,7 +93,7 @@ func TestAJobDoesNotOverwriteChangesMadeSinceItsLook(t *testing.T) {
 									defer c.close()
 									for range 3 {
 										err := await(func(wake func()) (*job.Waiting, error) {
-											return c.job.Change(context.Background(), "/www/x", job.NoSign, wake)
+											return c.job.Change(context.Background(), "/www/x", job.AnyCommand, wake)
 										})
 										if errors.As(err, new(*job.Error)) {
 											mu.Lock()

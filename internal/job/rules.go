@@ -27,7 +27,7 @@ func NewRules(locks *lock.Rules, rules []Rule) *Rules { return &Rules{locks, sli
 
 // alike reports whether the same sites have the same jobs under other rules.
 func (r *Rules) alike(other *Rules) bool {
-	return r.locks.YieldsAlike(other.locks) && slices.EqualFunc(r.all, other.all, func(a, b Rule) bool { return a.Match == b.Match && a.Session == b.Session })
+	return r.locks.AutomaticAlike(other.locks) && slices.EqualFunc(r.all, other.all, func(a, b Rule) bool { return a.Match == b.Match && a.Session == b.Session })
 }
 
 // siteRule is the rule of one site.
@@ -41,7 +41,7 @@ func (r *Rules) site(path lock.Name) (lock.Name, *siteRule) {
 	if len(r.all) == 0 {
 		return "", nil
 	}
-	name := r.locks.Yielding(path)
+	name := r.locks.AutomaticLock(path)
 	if rule := r.ruleOf(name); rule != nil {
 		return name, rule
 	}

@@ -63,13 +63,13 @@ type memory struct {
 // visit is a job at one site: at an automatic lock and the files that it protects.
 type visit struct {
 	memory
-	job      *job
-	site     *site
-	grace    time.Duration // of the rule, at the last look or change
-	sessions int           // open sessions that have looked at or changed this site
-	grant    *grant        // while the job holds the site's lock; nil: it does not
-	attempt  *attempt      // to acquire it; nil: none is under way
-	signs    signs
+	job        *job
+	site       *site
+	grace      time.Duration // of the rule, at the last look or change
+	sessions   int           // open sessions that have looked at or changed this site
+	grant      *grant        // while the job holds the site's lock; nil: it does not
+	attempt    *attempt      // to acquire it; nil: none is under way
+	duplicates duplicates
 }
 
 // site is the state of one automatic lock that all its jobs share.
@@ -112,7 +112,7 @@ func (m *memory) forget(now lock.Time, keepSeen bool) {
 // begin begins a new run, with a look.
 func (v *visit) begin() {
 	v.looked, v.changed, v.refused = 0, false, nil
-	v.signs = signs{}
+	v.duplicates = duplicates{}
 }
 
 // refuse records that all changes of the job are refused from now on.

@@ -56,21 +56,21 @@ func (s *sessionState) adoptsJob(h *liveHold) bool {
 	return s.owner.JobKey != "" || h.session.network == s.network
 }
 
-// Yielding returns the lock that protects a path only as long as no other rule does, see [Protection]; "" if there is none. The directory
-// that contains protected paths has that lock, too. Rules that only advise count.
-func (r *Rules) Yielding(path Name) (lock Name) {
-	if len(r.yieldingPatterns) == 0 || r.find(path) != nil {
+// AutomaticLock returns the lock that protects a path only as long as no other rule does, see [Protection]; "" if there is none. The directory
+// that contains protected paths has that lock, too. Locks that only report count.
+func (r *Rules) AutomaticLock(path Name) (lock Name) {
+	if len(r.automaticPatterns) == 0 || r.find(path) != nil {
 		return ""
 	}
 	if path == "/" {
 		path = ""
 	}
 	for _, p := range r.protectedPatterns {
-		if !p.rule.protection.Yields && p.protects(r, path) {
+		if !p.rule.protection.Automatic && p.protects(r, path) {
 			return ""
 		}
 	}
-	for _, p := range r.yieldingPatterns {
+	for _, p := range r.automaticPatterns {
 		p.names(path, func(n Name) {
 			if lock == "" && r.find(n) == p.rule {
 				lock = n
@@ -83,20 +83,20 @@ func (r *Rules) Yielding(path Name) (lock Name) {
 	return ""
 }
 
-// Yields reports whether any rule yields or advises.
-func (r *Rules) Yields() bool { return len(r.yieldingPatterns) > 0 }
+// HasAutomatic reports whether any lock is automatic, also those that only report.
+func (r *Rules) HasAutomatic() bool { return len(r.automaticPatterns) > 0 }
 
-// YieldsAlike reports whether the same locks protect the same paths by rules that yield, and by those that only advise.
-func (r *Rules) YieldsAlike(other *Rules) bool {
-	return slices.EqualFunc(r.yieldingPatterns, other.yieldingPatterns, func(a, b *pattern) bool {
+// AutomaticAlike reports whether the same locks protect the same paths as automatic locks, and as those that only report.
+func (r *Rules) AutomaticAlike(other *Rules) bool {
+	return slices.EqualFunc(r.automaticPatterns, other.automaticPatterns, func(a, b *pattern) bool {
 		return a.rule.holdRule.Match == b.rule.holdRule.Match && a.rule.protection.Advises == b.rule.protection.Advises && slices.Equal(a.parts, b.parts)
 	})
 }
 
-// YieldingTree returns the lock of a rule that yields and protects all paths at and below a directory; "" if there is none, or if another
+// AutomaticTree returns the automatic lock that protects all paths at and below a directory; "" if there is none, or if another
 // rule may protect a path there.
-func (r *Rules) YieldingTree(dir Name) (lock Name) {
-	for _, p := range r.yieldingPatterns {
+func (r *Rules) AutomaticTree(dir Name) (lock Name) {
+	for _, p := range r.automaticPatterns {
 		if last := p.parts[len(p.parts)-1]; last.kind == partDeep {
 			p.names(dir, func(n Name) {
 				if r.find(n) == p.rule {
@@ -106,16 +106,16 @@ func (r *Rules) YieldingTree(dir Name) (lock Name) {
 		}
 	}
 	for _, p := range r.protectedPatterns {
-		if lock != "" && !p.rule.protection.Yields && (p.protects(r, dir) || p.below(dir)) {
+		if lock != "" && !p.rule.protection.Automatic && (p.protects(r, dir) || p.below(dir)) {
 			return ""
 		}
 	}
 	return lock
 }
 
-// YieldingRoot reports whether a path has a lock of a rule that yields and its parent directory has none.
-func (r *Rules) YieldingRoot(path Name) bool {
-	return len(r.yieldingPatterns) > 0 && r.Yielding(path) != "" && r.Yielding(path.Parent()) == ""
+// AutomaticRoot reports whether a path has an automatic lock and its parent directory has none.
+func (r *Rules) AutomaticRoot(path Name) bool {
+	return len(r.automaticPatterns) > 0 && r.AutomaticLock(path) != "" && r.AutomaticLock(path.Parent()) == ""
 }
 
 // protects reports whether a lock of the pattern protects the path, or may.
@@ -124,16 +124,16 @@ func (p *pattern) protects(r *Rules, path Name) (found bool) {
 	return found || !whole
 }
 
-// compileYielding compiles the patterns of rules that yield or advise.
-func (r *Rules) compileYielding() {
+// compileAutomatic compiles the patterns of automatic locks, also of those that only report.
+func (r *Rules) compileAutomatic() {
 	enforced := r.protectedPatterns[:0:0]
 	for _, p := range r.protectedPatterns {
 		all := []*pattern{p}
-		if p.rule.protection.Yields {
+		if p.rule.protection.Automatic {
 			if root := p.rootPattern(); root != nil {
 				all = append(all, root)
 			}
-			r.yieldingPatterns = append(r.yieldingPatterns, all...)
+			r.automaticPatterns = append(r.automaticPatterns, all...)
 		}
 		if !p.rule.protection.Advises {
 			enforced = append(enforced, all...)

@@ -12,7 +12,7 @@ import (
 
 func jobRules(advises bool) []lock.Rule {
 	return []lock.Rule{
-		{Match: "/www/*/.lock", MaxAge: time.Hour, Grace: 3 * time.Second, Protection: &lock.Protection{Paths: []string{"/www/$1/**"}, Yields: true, Advises: advises}},
+		{Match: "/www/*/.lock", MaxAge: time.Hour, Grace: 3 * time.Second, Protection: &lock.Protection{Paths: []string{"/www/$1/**"}, Automatic: true, Advises: advises}},
 		{Match: "/www/*/db.lock", Protection: &lock.Protection{Paths: []string{"/www/$1/db/*"}}},
 	}
 }
@@ -82,7 +82,7 @@ func TestRulesThatYieldOrAdvise(t *testing.T) {
 		}
 		for path, want := range map[lock.Name]lock.Name{"/www/1/x": "/www/1/.lock", "/www/1": "/www/1/.lock", "/www/1/db/x": "/www/1/db.lock"} {
 			guards, _ := rules.Guards(path)
-			yielding := rules.Yielding(path)
+			yielding := rules.AutomaticLock(path)
 			if explicit := want.Base() == "db.lock"; explicit && yielding != "" || !explicit && yielding != want {
 				t.Errorf("%s yields to %q", path, yielding)
 			} else if explicit || !advises {

@@ -70,14 +70,14 @@ func (r *Rules) ambiguityErrors() []error {
 		errs = append(errs, ruleError(i, p.rule.holdRule, &ProtectsError{i, p.index, err}))
 	}
 	for i, p := range r.protectedPatterns {
-		if !p.rule.protection.Yields {
+		if !p.rule.protection.Automatic {
 			continue
 		}
 		if slices.ContainsFunc(p.matchParts, func(m part) bool { return m.kind == partDeep }) {
 			refuse(p, errors.New("match contains **: several locks could protect one path, and none has precedence"))
 		}
 		for _, other := range r.protectedPatterns[:i] { // the error names the later rule
-			if p.rule != other.rule && other.rule.protection.Yields && overlap(elementsOf(p.parts), elementsOf(other.parts)) {
+			if p.rule != other.rule && other.rule.protection.Automatic && overlap(elementsOf(p.parts), elementsOf(other.parts)) {
 				refuse(p, fmt.Errorf("rule %d (match %q) may protect the same path, and neither has precedence",
 					slices.Index(r.rules, other.rule)+1, other.rule.holdRule.Match))
 			}
@@ -213,7 +213,7 @@ func (r *Rules) Guards(path Name) ([]Name, error) {
 	}
 	for _, p := range r.protectedPatterns {
 		to := &guards
-		if p.rule.protection.Yields {
+		if p.rule.protection.Automatic {
 			to = &yielding
 		}
 		whole := p.names(path, func(n Name) {

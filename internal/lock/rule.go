@@ -49,9 +49,9 @@ type Protection struct {
 	Paths []string
 	// WriteAs names the sessions that change them under the hold of a session that has ended.
 	WriteAs WritePolicy
-	// Yields makes a path that another rule protects, too, need only the lock of that rule.
-	Yields bool
-	// Advises makes the paths known, see [Rules.Yielding], without any refusal.
+	// Automatic makes a path that another rule protects, too, need only the lock of that rule.
+	Automatic bool
+	// Advises makes the paths known, see [Rules.AutomaticLock], without any refusal.
 	Advises bool
 }
 

@@ -14,7 +14,7 @@ import (
 type Rules struct {
 	rules             []*compiledRule
 	protectedPatterns []*pattern // protected paths, in the order of the rules
-	yieldingPatterns  []*pattern // paths of rules that yield, including rules that only advise, and the directories that contain these paths
+	automaticPatterns []*pattern // paths of rules that yield, including rules that only advise, and the directories that contain these paths
 	prefixes          []Name
 	prefixSet         map[Name]struct{} // prefixes as a set
 	limited           bool              // some rule has a limit
@@ -55,7 +55,7 @@ func NewRules(rules []Rule) (*Rules, error) {
 	}
 	errs = append(errs, r.compileProtected(rules)...)
 	errs = append(errs, r.ambiguityErrors()...)
-	r.compileYielding()
+	r.compileAutomatic()
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

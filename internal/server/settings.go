@@ -38,7 +38,7 @@ func RulesOf(c *config.Config) []lock.Rule {
 			Match: r.Match, MaxAge: r.MaxAge.Duration, MaxIdle: r.MaxIdle.Duration, OnDisconnect: lock.Disconnect(r.OnDisconnect),
 			Grace: r.Grace.Duration, LockDelay: r.LockDelay.Duration, Release: lock.ReleasePolicy(r.Release), AllowCwd: r.AllowCwd,
 			Protection: &lock.Protection{
-				Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs), Yields: r.Automatic.On(), Advises: r.Automatic == config.AutomaticReport,
+				Paths: r.Protects, WriteAs: lock.WritePolicy(r.WriteAs), Automatic: r.Automatic.On(), Advises: r.Automatic == config.AutomaticReport,
 			},
 			Contention: &lock.Contention{
 				Wait: r.Wait.Duration, Shared: r.Shared, ReadersShare: c.Locks.ReadersShare, Limit: r.Limit, Members: lock.MemberPolicy(r.Members),
