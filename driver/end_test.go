@@ -51,7 +51,7 @@ func TestAGrantThatTheClientDidNotReceiveIsUndone(t *testing.T) {
 		a CWD /new => 250 *`)
 }
 
-// No transfer of a session changes a file under the next holder of its lock.
+// A session releases its locks only after its transfers have ended.
 func TestALockIsReleasedOnlyAfterTheTransfersOfItsSession(t *testing.T) {
 	h := &hanging{asked: make(chan struct{}, 10), answer: make(chan struct{})}
 	s := start(t, func(o *setup) {
@@ -67,12 +67,12 @@ func TestALockIsReleasedOnlyAfterTheTransfersOfItsSession(t *testing.T) {
 		return somewhere("[chan receive", "]:\ngithub.com/ftplockd/ftplockd/internal/control.(*Conn).conclude(")
 	})
 	if !s.held("/gone/a") {
-		t.Error("the lock was given back while its transfer ran")
+		t.Error("the lock was released while a transfer of its session ran")
 	}
 	close(h.answer)
 	s.alone()
 	if s.held("/gone/a") {
-		t.Error("the lock is held still")
+		t.Error("the lock is still held")
 	}
 }
 
@@ -123,7 +123,7 @@ func TestSignsOfLife(t *testing.T) {
 	}
 	nc = c.data()
 	c.want("STOR /f", "150 *")
-	c.want("STAT", "211-*") // STOR itself, which is a sign of life, is over
+	c.want("STAT", "211-*") // the server has counted STOR itself as a sign of life
 	s.clock.Advance(61 * time.Second)
 	time.Sleep(2 * watchEvery) // the watch checks the upload meanwhile
 	s.pass(0)

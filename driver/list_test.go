@@ -223,7 +223,7 @@ func TestFormatsOfListings(t *testing.T) {
 		# RFC 3659 section 7: PHP programs look for "type" in lower case
 		boss MLSD /d => 226 * >>> type=file;size=5;modify=20200102030405;unique=*;unix.mode=0644; f\r\ntype=dir;modify=#;unique=*;unix.mode=0755; sub\r\n
 		boss OPTS MLST Size;TYPE;nonsense; => 200 MLST OPTS type;size;
-		boss MLST /d/f => 250-facts about it\n type=file;size=5; /d/f\n250 End
+		boss MLST /d/f => 250-facts of /d/f\n type=file;size=5; /d/f\n250 End
 		boss OPTS MLST => 200 MLST OPTS
 		boss MLST d => 250-*\n  /d\n250 *
 		boss MLST => 250-*\n  /\n250 *

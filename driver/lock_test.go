@@ -153,7 +153,7 @@ func TestALockShowsWhenItWasAcquired(t *testing.T) {
 		a MDTM /locks/a => 213 20260101000000
 		a LIST /locks => 226 * >>> drwxr-xr-x    * phoneacc ftp *# Jan  1 00:00 a\r\n
 		a MLSD /locks => 226 * >>> type=dir;modify=20260101000000;unix.mode=0755; a\r\n
-		a MLST /locks/a => 250-facts about it\n type=dir;modify=20260101000000;*; /locks/a\n250 End
+		a MLST /locks/a => 250-facts of /locks/a\n type=dir;modify=20260101000000;*; /locks/a\n250 End
 		a STAT /locks => 213-Status of /locks:\n drwxr-xr-x * phoneacc ftp *# Jan  1 00:00 a\n213 End of status
 		a STAT -d /locks/a => 213-*\n drwxr-xr-x * phoneacc * Jan  1 00:00 /locks/a\n213 *`)
 }

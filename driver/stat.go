@@ -15,7 +15,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// statFor is Stat for a command: it returns the description and the reply that the command needs.
+// statFor is Stat for a command: it returns the fs.FileInfo and the reply that the command needs.
 func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r control.Reply, err error) {
 	switch {
 	case cmd.Is("CWD", "XCWD", "CDUP", "XCUP"):
@@ -29,7 +29,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 		return info, done(350, view, "ready for RNTO"), err
 	case cmd.Is("STAT"):
 		r, err = c.statListing(cmd.Param)
-		return virtual{}, r, err // the library needs a description, though the reply is complete
+		return virtual{}, r, err // the library needs a FileInfo, though the reply is complete
 	case cmd.Is("SIZE", "MDTM", "MLST"):
 		c.look(cmd, view)
 	}
@@ -42,7 +42,7 @@ func (c *client) statFor(cmd *control.Command, view string) (info fs.FileInfo, r
 	case cmd.Is("MDTM"): // RFC 3659 section 3. The time of a lock is that of its grant
 		r = modifiedAt(info)
 	case cmd.Is("MLST"): // RFC 3659 section 7
-		r = control.Reply{Code: 250, Text: "facts about it", Lines: []string{" " + c.formatFacts(entry{view, info})}}
+		r = control.Reply{Code: 250, Text: "facts of " + view, Lines: []string{" " + c.formatFacts(entry{view, info})}}
 	}
 	return info, r, err
 }
@@ -52,11 +52,11 @@ func modifiedAt(info fs.FileInfo) control.Reply {
 }
 
 func sizeOf(info fs.FileInfo) (control.Reply, error) {
-	_, made := info.(virtual)
+	_, isVirtual := info.(virtual)
 	switch {
 	case info.IsDir():
 		return control.Reply{}, errIsDir
-	case made: // a client that compares the size with the bytes of RETR would report a truncated file
+	case isVirtual: // a client that compares the size with the bytes of RETR would report a truncated file
 		return control.Reply{}, errChanging
 	case !info.Mode().IsRegular():
 		return control.Reply{}, files.ErrNotRegular
@@ -126,8 +126,8 @@ func visibleTarget(view, target string) string {
 	return target
 }
 
-// checkCwd is CWD: it returns the description of a directory that may become the working directory. Unless the rule allows it, only a
-// session that acts for a lock may work in the lock: another session would take it for an ordinary directory.
+// checkCwd is CWD: it returns the FileInfo of a directory that may become the working directory. Unless the rule allows more, only
+// a session that acts for the holder of a lock may CWD into the lock: others could mistake it for an ordinary directory.
 func (c *client) checkCwd(view string) (fs.FileInfo, error) {
 	if c.isStatus(view) {
 		return nil, errNotDir

@@ -23,12 +23,12 @@ type settings struct {
 	shared    bool
 	renew     bool
 	conflict  int  // the exit status when another client holds the lock
-	quiet     bool // do not write that
+	quiet     bool // do not report that another client holds the lock
 	killAfter duration
 	note      *string // nil: defaultNote
 }
 
-// newRootCommand returns the command tree. The root command runs a command under a lock, or without one holds a lock for the parent process.
+// newRootCommand returns the command tree. The root command runs a COMMAND under a lock. Without a COMMAND it holds the lock for the parent process.
 func newRootCommand() *cobra.Command {
 	s := &settings{timeout: -1, conflict: exitHeld, killAfter: duration(killAfter)}
 	root := &cobra.Command{
@@ -42,10 +42,10 @@ before the URL. With "-c LINE" instead of COMMAND, $SHELL runs a line.
 
 The command has a process group of its own (on Windows a job), to which netlock
 passes its signals. If SIGINT, SIGTERM or SIGHUP ends the command after netlock
-received it, netlock dies of it, too: ^C ends a script. If the lock is lost, the
+received it, netlock ends by the same signal, so that ^C ends the calling script. If the lock is lost, the
 group gets SIGTERM, and SIGKILL after --kill-after, always before the server can
-grant the lock to another client; the exit status is then 79. Netlock neither
-waits for processes that the command leaves running nor ends them.
+grant the lock to another client; the exit status is then 79. When the command
+has ended, netlock ignores processes that it left running.
 
 The environment of the command has NETLOCK_SERVER (host and port),
 NETLOCK_ACCOUNT, NETLOCK_PATH (the lock's absolute name on the server),
@@ -74,9 +74,9 @@ absolute. The password comes from the URL, from NETLOCK_PASSWORD, or from
 Differences from flock(1):
   The default of -E is 75, not 1. The statuses of errors are below.
   -w limits the time for the server and the lock together. It accepts units.
-  -s works if the server shares locks between accounts; otherwise netlock exits
-  with status 73.
-  -e is written -x. -o is always on: processes that the command leaves running
+  -s needs a server whose locks can be shared; otherwise netlock exits with
+  status 73.
+  There is no -e: use -x. -o is always on: processes that the command leaves running
   do not hold the lock.
   A COMMAND that begins with a dash stands behind "--".
   There is no -u, no -F (--no-fork), no --fcntl, no --verbose, and no file
@@ -85,8 +85,8 @@ Differences from flock(1):
   The command has a process group of its own.
   A netlock inside a netlock of the same lock exits with status 64; flock would
   wait for itself.
-  A lock can be lost while it is held: netlock then ends the command. It also
-  ends the command if netlock is killed.`,
+  A lock can be lost while it is held: netlock then ends the command. If netlock
+  is killed, a guard process ends the command.`,
 		Example: `  netlock ftp://phoneacc@ftp.example.com/phone_lock ./upload.sh
   netlock -w 60 ftp://phoneacc@ftp.example.com/phone_lock make phones
   netlock ftp://phoneacc@ftp.example.com/phone_lock -c 'sort new >phone.tsv'
@@ -176,7 +176,7 @@ func (s *settings) lockFlags(cmd *cobra.Command) {
 		s.shared = false
 		return nil
 	})
-	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its age is over; only with ftplockd")
+	f.BoolVar(&s.renew, "renew", false, "renew the lock whenever half of its lifetime has passed; only with ftplockd")
 	f.Func("note", "show `TEXT` with the lock, up to 80 bytes ('' shows none; the default is host name, process id and command); only with ftplockd", func(text string) error {
 		s.note = &text
 		return nil
@@ -185,7 +185,7 @@ func (s *settings) lockFlags(cmd *cobra.Command) {
 }
 
 func (s *settings) timeoutFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&s.timeout, "timeout", "w", "limit the wait for the server and the lock, which has no limit otherwise (seconds, or 90s, 1m); exit with status 75 after it, or with 69 if the server did not answer; 0 is -n")
+	cmd.Flags().VarP(&s.timeout, "timeout", "w", "wait at most so long for the server and the lock (seconds, or 90s, 1m; no limit by default), then exit with status 75, or with 69 if the server did not answer; 0 is -n")
 }
 
 // longNames maps other names of flags, as in flock(1), to their names.
@@ -212,8 +212,8 @@ func (s *settings) noteOf(pid int, program ...string) string {
 	return strings.Join(append([]string{host, strconv.Itoa(pid)}, program...), " ")
 }
 
-// check returns an error if a flag has an impossible value.
-func (s *settings) check() error {
+// normalize returns an error if a flag has an impossible value. A timeout of 0 becomes -n.
+func (s *settings) normalize() error {
 	if s.conflict < 0 || s.conflict > 255 {
 		return errors.New("--conflict-exit-code is a number from 0 to 255")
 	}

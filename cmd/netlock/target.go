@@ -27,7 +27,7 @@ type target struct {
 
 // resolve reads a URL and finds the password for it. Its errors have a status.
 func (s *settings) resolve(arg string) (*target, error) {
-	err := s.check()
+	err := s.normalize()
 	var t *target
 	if err == nil {
 		t, err = parseURL(arg)
@@ -58,7 +58,7 @@ func parseURL(raw string) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The error of the library may contain the password.
-		return nil, errors.New("the argument is no URL, such as ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and % is %25 everywhere")
+		return nil, errors.New("the argument is not a URL such as ftp://user@host:port/phone_lock; in a user or password / : @ are written %2F %3A %40, and write % as %25 everywhere")
 	}
 	mode, ok := schemes()[u.Scheme]
 	switch {

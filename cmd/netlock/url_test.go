@@ -7,7 +7,7 @@ import (
 	"github.com/ftplockd/ftplockd/locksmith"
 )
 
-func TestURLsNameAServerAndALock(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for _, c := range []struct {
 		url, address, user, password, path string
 		tls                                locksmith.TLSMode
@@ -46,8 +46,8 @@ func TestURLErrorsDoNotContainThePassword(t *testing.T) {
 		"ftp://bob:s3cret@h/a/%2Fb": "%2F belongs at the beginning",
 		"ftp://bob:s3cret@h/a%0D":   "one line",
 		"ftp://bob:s3/cret@h/x":     "written %2F",
-		"ftp://bob:s3cret@h:x/x":    "no URL",
-		"ftp://bob:s3%cret@h/x":     "% is %25",
+		"ftp://bob:s3cret@h:x/x":    "not a URL",
+		"ftp://bob:s3%cret@h/x":     "write % as %25",
 	} {
 		_, err := parseURL(url)
 		if err == nil || !strings.Contains(err.Error(), want) {

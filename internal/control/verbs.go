@@ -62,7 +62,7 @@ func commands() map[string]*verb {
 		{name: "SIZE", flags: needsArgument, usage: "path: bytes of a file"},
 		{name: "MDTM", flags: needsArgument, usage: "path: when it was modified, or a lock acquired", prepare: prepareMdtm},
 		{name: "MFMT", flags: needsArgument, usage: "time path: set the modification time", prepare: prepareMfmt},
-		{name: "MLST", usage: "[path]: facts about it"},
+		{name: "MLST", usage: "[path]: the facts of a file or directory"},
 		{name: "AVBL", usage: "[path]: bytes available"},
 		{name: "HASH", flags: needsArgument | oneLine, usage: "path: its digest, see OPTS HASH", prepare: quotePath},
 
