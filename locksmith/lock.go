@@ -255,8 +255,8 @@ func (l *Lock) endedError(ctx context.Context, err error) error {
 // ends after its connection, or by its age. Release may be called again before that.
 //
 // It returns after the Timeout of [Config] at the latest, and within about 100 ms of the end of ctx, so it also succeeds with a ctx that has ended if the
-// server answers at once. If the server did not answer, Release has sent RMD once more, for the time when the server answers again, and the connection
-// closes within two seconds.
+// server answers at once. If the server did not answer, the connection stays open for two more seconds: RMD counts if the server answers by then. Otherwise
+// the lock ends after its grace.
 func (l *Lock) Release(ctx context.Context) error {
 	late, stop := linger(ctx, afterEnd)
 	defer stop()
