@@ -15,8 +15,8 @@
 // # Caveats
 //
 //   - If an administrator breaks the lock, or the holder of a joined lock releases it, the context ends up to a second later, or within the grace if
-//     the network fails too. Let ftplockd protect the files, or compare fencing tokens. With lock_delay = "3s" in its rule, ftplockd grants a lock that was
-//     broken only when the old holder has stopped.
+//     the network fails too. Let ftplockd protect the files, or compare fencing tokens. With lock_delay = "3s" in its rule, ftplockd grants a broken lock
+//     three seconds later, so the old holder has time to stop.
 //   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Err]
 //     is exact.
 //   - Other servers lack the features in [Lock.Unsupported]. There a lock is lost when its directory is gone or has another time (vsftpd reports
@@ -98,9 +98,9 @@ func TryAcquire(ctx context.Context, c Config, name string, o Options) (*Lock, e
 	return acquire(ctx, c, name, o, true)
 }
 
-// Do acquires the lock, calls f, and releases the lock, also if ctx has ended: then the server has about 100 ms, see [Lock.Release]. The context of f ends with ctx, and when the lock is lost; then its cause
-// is the error of the lock. [Options].Wait limits only the wait for the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f
-// may have run without the lock, and [ErrRefused] as for [Lock.Release].
+// Do acquires the lock, calls f, and releases the lock, also if ctx has ended: then the server has about 100 ms, see [Lock.Release]. The context of f ends
+// with ctx, and when the lock is lost; then its cause is the error of the lock. [Options].Wait limits only the wait for the lock. Do returns the error of f,
+// joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] and [ErrUnknown] as for [Lock.Release].
 func Do(ctx context.Context, c Config, name string, o Options, f func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := Acquire(ctx, c, name, o)
 	if err != nil {
