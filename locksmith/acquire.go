@@ -14,8 +14,6 @@ import (
 const (
 	// waitAtServer is the time that one MKD waits at the server.
 	waitAtServer = 20 * time.Second
-	// lastReplyTimeout is the wait for the reply to an MKD that does not wait at the server, after the end of ctx.
-	lastReplyTimeout = time.Second
 	// holderTimeout limits the last request for the holder, after a deadline has ended the wait.
 	holderTimeout = time.Second
 )
@@ -47,7 +45,7 @@ func acquire(ctx context.Context, c Config, name string, o Options, once bool) (
 	a := &acquisition{endpoint: e, ctx: ctx, o: o, name: name, once: once}
 	l, err := a.run(ctx)
 	if err != nil && a.s != nil {
-		a.s.leave()
+		a.s.leave(ctx)
 	}
 	return l, err
 }
@@ -58,7 +56,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		began := time.Now()
 		l, err := a.try(ctx, wait)
 		if err == nil && ctx.Err() != nil {
-			_ = l.Release(ctx)
+			a.giveBack(l)
 			return nil, a.giveUp()
 		}
 		if err == nil {
@@ -85,6 +83,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		switch {
 		case !isHeld:
 			pause(ctx, min(a.Poll, time.Second))
+			wait = 0 // so that OnWait gets the holder before a long wait at the server
 		case !queues:
 			pause(ctx, a.Poll)
 			wait = 0
@@ -97,6 +96,21 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		if ctx.Err() != nil {
 			return nil, a.giveUp()
 		}
+	}
+}
+
+// giveBack releases a lock that was granted at the end of ctx. The server has closeTimeout; giveBack waits for afterEnd.
+func (a *acquisition) giveBack(l *Lock) {
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), closeTimeout)
+		defer cancel()
+		_ = l.Release(ctx)
+	}()
+	select {
+	case <-released:
+	case <-time.After(afterEnd):
 	}
 }
 
@@ -156,11 +170,7 @@ func (a *acquisition) try(ctx context.Context, wait time.Duration) (*Lock, error
 // mkdir sends MKD once and then requests the facts of the lock, because the text of a reply is for people. Ftplockd undoes a grant whose reply the
 // client may not have received, so the grant is final when the server has answered that request.
 func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration) (*Lock, error) {
-	replyTimeout := lastReplyTimeout
-	if wait > 0 {
-		replyTimeout = 0 // when ctx ends, the end of the connection ends the wait
-	}
-	late, stop := linger(ctx, replyTimeout)
+	late, stop := linger(ctx, afterEnd)
 	defer stop()
 	if err := s.waitFor(late, wait); err != nil {
 		return nil, err
@@ -168,20 +178,26 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 	if err := s.broken(); err != nil {
 		return nil, err
 	}
-	s.control.setLimit(s.Timeout + wait)
-	r, err := s.ask(late, "MKD "+a.name)
-	s.control.setLimit(s.Timeout)
+	var r reply
+	var err error
+	if wait > 0 { // when ctx ends, the end of the connection ends the wait
+		s.control.setLimit(s.Timeout + wait)
+		r, err = s.ask(ctx, "MKD "+a.name)
+		s.control.setLimit(s.Timeout)
+	} else {
+		r, err = a.askOnce(late, s)
+	}
 	switch {
 	case errors.Is(err, ErrRefused):
 		return nil, err
 	case err != nil:
-		a.maybeGranted = replyTimeout > 0 || late.Err() == nil // the server undoes a grant to a client that withdrew its MKD
+		a.maybeGranted = wait == 0 || ctx.Err() == nil // the server undoes a grant to a client that withdrew its MKD
 		return nil, err
 	case r.transient() && s.hasFacts(): // the grant is unconfirmed, as after a lost reply
 		a.maybeGranted = true
 		return nil, s.lost(fmt.Errorf("%w: %s", ErrUnknown, r.text()))
 	}
-	checkCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(late), checkTimeout, os.ErrDeadlineExceeded)
+	checkCtx, cancel := context.WithTimeoutCause(late, checkTimeout, os.ErrDeadlineExceeded)
 	defer cancel()
 	sent := now()
 	if !s.hasFacts() && r.positive() {
@@ -197,6 +213,38 @@ func (a *acquisition) mkdir(ctx context.Context, s *session, wait time.Duration)
 		a.maybeGranted = false
 	}
 	return a.judge(checkCtx, s, r, i, sent)
+}
+
+// askOnce sends an MKD that does not wait at the server. If ctx ends before the reply, a goroutine removes a directory that MKD makes within closeTimeout:
+// a server without grace would keep it.
+func (a *acquisition) askOnce(ctx context.Context, s *session) (reply, error) {
+	type result struct {
+		r   reply
+		err error
+	}
+	late, stop := linger(ctx, closeTimeout)
+	replied, left := make(chan result), make(chan struct{})
+	go func() {
+		defer stop()
+		r, err := s.ask(late, "MKD "+a.name)
+		select {
+		case replied <- result{r, err}:
+			return
+		case <-left:
+		}
+		if err == nil && r.positive() {
+			_, _ = s.ask(late, "RMD "+a.name)
+		}
+		s.leave(late)
+	}()
+	select {
+	case got := <-replied:
+		return got.r, got.err
+	case <-ctx.Done():
+		close(left)
+		a.s = nil
+		return reply{}, s.fail("", context.Cause(ctx))
+	}
 }
 
 // judge returns the result of MKD, by the facts after it.
@@ -216,7 +264,11 @@ func (a *acquisition) judge(ctx context.Context, s *session, r reply, i Status, 
 	case i.refused && !isOwn:
 		return nil, fmt.Errorf("%w: %s", ErrRefused, r.text())
 	case i.busy:
-		return nil, i.heldError(a.name)
+		held := i.heldError(a.name)
+		if s.hasFacts() && !i.Held {
+			held.Reason = r.text()
+		}
+		return nil, held
 	}
 	a.maybeGranted = false
 	return nil, fmt.Errorf("%w: %s: the server replied %s, %w", ErrRefused, a.name, r, errNoHolder)
@@ -299,7 +351,7 @@ func (a *acquisition) newestHolder(last HeldError) error {
 		return &last
 	}
 	i, err := a.s.status(ctx, a.name)
-	if err != nil || !i.busy || len(i.Holders) > 0 && i.Holders[0].Mine { // Mine: a grant that the server undoes
+	if err != nil || !i.busy || a.s.hasFacts() && !i.Held || len(i.Holders) > 0 && i.Holders[0].Mine { // Mine: a grant that the server undoes
 		return &last
 	}
 	return i.heldError(a.name)

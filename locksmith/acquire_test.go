@@ -106,8 +106,20 @@ func TestAnAcquireIs(t *testing.T) {
 			cancel:  time.Second, want: ErrUnreachable, also: canceled, says: "/a: 10.0.0.1:21: canceled by the test", took: time.Second,
 		},
 		"released if it is granted while ctx ends": {
-			scripts: []string{asLocks() + "> MKD /a\n! 500ms\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
-			cancel:  200 * time.Millisecond, want: canceled, says: "/a: canceled by the test", took: time.Second,
+			scripts: []string{asLocks() + "> MKD /a\n! 250ms\n< 257 words\n" + info("/a", "43", "mine=session;") + sendRMD},
+			cancel:  200 * time.Millisecond, want: canceled, says: "/a: canceled by the test", took: 250 * time.Millisecond,
+		},
+		"released in the background if it is granted later than that": {
+			scripts: []string{asOthers() + "> MKD /a\n! 1500ms\n< 257 words\n" + sendRMD},
+			cancel:  200 * time.Millisecond, want: ErrUnknown, also: canceled, took: 300 * time.Millisecond,
+		},
+		"unknown within moments of the end of ctx, when the server does not confirm the grant": {
+			scripts: []string{asLocks() + "> MKD /a\n< 257 words\n" + asks + "hang"},
+			cancel:  200 * time.Millisecond, want: ErrUnknown, also: canceled, took: 300 * time.Millisecond,
+		},
+		"given back within moments of the end of ctx, when the server does not answer RMD": {
+			scripts: []string{asLocks() + "> MKD /a\n! 250ms\n< 257 words\n" + info("/a", "43", "mine=session;") + "> RMD /a\nhang"},
+			cancel:  200 * time.Millisecond, want: canceled, took: 350 * time.Millisecond,
 		},
 		"adopted after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
@@ -122,7 +134,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"unknown if the server is away after a lost reply, and ctx has ended": {
 			scripts: []string{asLocks() + "> MKD /a\nhang"},
-			cancel:  time.Second, want: ErrUnknown, also: canceled, took: 40 * time.Second,
+			cancel:  time.Second, want: ErrUnknown, also: canceled, took: 1100 * time.Millisecond,
 		},
 		"adopted after the server could not confirm it": {
 			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; check before you try again\n", asLocks() + grant42 + sendRMD},
@@ -135,8 +147,8 @@ func TestAnAcquireIs(t *testing.T) {
 			want:    ErrRefused, says: "refused: /a: this account holds 3 locks",
 		},
 		"held by no client, with a queue": {
-			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n> SITE LOCK INFO /a\n< 211-Lock /a\n<  TYPE=busy;waiting=3;mkd=later; /a\n< 211 End\n" + bye},
-			once:    true, want: ErrHeld, says: "/a: held by another client; 3 in the queue",
+			scripts: []string{asLocks() + "> MKD /a\n< 550 /a: cannot be acquired for 5s: it was taken away from its holder\n> SITE LOCK INFO /a\n< 211-Lock /a\n<  TYPE=busy;waiting=3;mkd=later; /a\n< 211 End\n" + bye},
+			once:    true, want: ErrHeld, says: "/a: cannot be acquired for 5s: it was taken away from its holder; 3 in the queue",
 		},
 		"free by the time of the look": {
 			scripts: []string{asLocks() + "> MKD /a\n< 550 words\n" + gone + grant42 + sendRMD}, once: true, took: time.Second,

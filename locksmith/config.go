@@ -24,11 +24,13 @@ type Config struct {
 	Timeout   time.Duration // of connecting, of each command that does not wait for a lock, and of a transfer without progress; 0: 30 s
 
 	// JobKey identifies the job (the argument of SITE LOCK AS): at most 128 visible ASCII characters; "": a random
-	// one. Two jobs of one account with one key take the lock from each other.
+	// one for each acquisition. Two jobs of one account with one key take the lock from each other. A service sets one key for the whole process, such as
+	// crypto/rand.Text(): then it adopts its own old lock instead of waiting for the end of that.
 	JobKey string
 	// Grace is the time from the end of a connection to the end of its locks on ftplockd (SITE LOCK DISCONNECT RELEASE), if the server's rule does
-	// not end them earlier. So the lock of a program that was killed ends soon. If the server does not answer, a Lock is lost two seconds, or a
-	// fifth of the grace, before that. It is rounded up to seconds. 0: 15 s; negative: as the server's rule.
+	// not end them earlier. So the lock of a program that was killed ends soon. A program that hangs or is stopped (SIGSTOP) keeps its connection: its lock
+	// ends by the rule's max_idle. If the server does not answer, a Lock is lost two seconds, or a fifth of the grace, before that. It is rounded up to
+	// seconds. 0: 15 s; negative: as the server's rule.
 	Grace time.Duration
 	// Poll is the mean pause between two tries on a server where MKD cannot wait. Each pause is a random time between half and one
 	// and a half of it. 0: 3 s.

@@ -14,7 +14,7 @@ import (
 
 // Each error of this package matches one of these, or the error and the cause of a context that has ended.
 var (
-	// ErrHeld: another client holds the lock. The error is a *HeldError.
+	// ErrHeld: another client holds the lock, or the server does not grant it at the moment, as during lock_delay. The error is a *HeldError.
 	ErrHeld = errors.New("held by another client")
 	// ErrRefused: the server refuses the request for good: there is no such directory, no permission, or a limit of the session.
 	ErrRefused = errors.New("refused")
@@ -42,7 +42,8 @@ var (
 // HeldError describes the holder of a lock that was refused. It matches ErrHeld.
 type HeldError struct {
 	Path    string
-	Holder  string        // account@address; "" if unknown
+	Holder  string        // account@address; "" if unknown, or if no client holds the lock
+	Reason  string        // the server's reply, if no client holds the lock, as during lock_delay; else ""
 	Note    string        // of the holder, see [Options]; "": none
 	Held    time.Duration // the time from the grant to the server's answer; 0 if unknown
 	Age     time.Duration // the time since that answer, at the end of a wait; 0: now
@@ -50,11 +51,14 @@ type HeldError struct {
 }
 
 // Error is of the form "/phone_lock: held by phoneacc@10.0.0.5 for 12s; 3 in the queue". A note follows the holder in parentheses, and ", 20s ago" the
-// time if Age is a second or more.
+// time if Age is a second or more. The Reason replaces the holder.
 func (e *HeldError) Error() string {
 	text := e.Path + ": held by another client"
-	if e.Holder != "" {
+	switch {
+	case e.Holder != "":
 		text = e.Path + ": held by " + e.Holder
+	case e.Reason != "":
+		text = e.Path + ": " + strings.TrimPrefix(e.Reason, e.Path+": ")
 	}
 	if e.Note != "" {
 		text += " (" + e.Note + ")"

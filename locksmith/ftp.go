@@ -28,6 +28,8 @@ import (
 //   - An error of the reader in Stor looks like the end of the file: source.
 
 const (
+	// afterEnd is the time that a call goes on after the end of its context, for a server that answers at once.
+	afterEnd = 100 * time.Millisecond
 	// closeTimeout is the time limit of QUIT, and of the end of a data connection.
 	closeTimeout = 2 * time.Second
 	// checkTimeout is the time limit of a check of a held lock. Then the client connects again, because a network that loses all packets looks like
@@ -52,16 +54,31 @@ type timedConn struct {
 	mu     sync.Mutex
 	limit  time.Duration // of each read and write
 	broken error         // the reason of the end; nil: it has not ended
+	last   bool          // only the last commands may follow
 }
 
 // extendDeadline sets the time limit of the next read or write, or returns the reason of the end.
 func (c *timedConn) extendDeadline() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.broken == nil {
+	switch {
+	case c.last:
+		return nil
+	case c.broken == nil:
 		_ = c.SetDeadline(time.Now().Add(c.limit))
 	}
 	return c.broken
+}
+
+// reopen permits the last commands on a connection, also after a cut. The next call is Write, and nothing else ends it before the time limit.
+func (c *timedConn) reopen(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken == nil {
+		c.broken = errClosed
+	}
+	c.last = true
+	_ = c.SetDeadline(time.Now().Add(limit))
 }
 
 // Read implements net.Conn.

@@ -90,7 +90,7 @@ func joinOnce(ctx context.Context, e *endpoint, t Ticket, o Options) (*Lock, err
 	}
 	if err != nil {
 		l.end(err)
-		s.leave()
+		s.leave(ctx)
 		return nil, err
 	}
 	l.start()
@@ -110,14 +110,16 @@ func (l *Lock) notJoined(i Status) error {
 
 // checkLast checks a joined lock until the result is known. The caller has the turn.
 func (l *Lock) checkLast(ctx context.Context) error {
+	var last error
 	for {
 		err := l.useInTurn(ctx, func(s *session) error { return l.check(ctx, s) })
 		switch {
 		case err == nil, errors.Is(err, ErrLost):
 			return err
 		case ctx.Err() != nil:
-			return l.noAnswer()
+			return l.noAnswer(last)
 		}
+		last = err
 		pause(ctx, 100*time.Millisecond)
 	}
 }

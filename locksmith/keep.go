@@ -8,8 +8,42 @@ import (
 	"time"
 )
 
-// keep checks the lock until it ends. A check that fails is repeated at once, and then ever more slowly.
+// keep checks the lock until it ends. A lock whose lease has ended may still be held on the server, so keep ends it there.
 func (l *Lock) keep(every time.Duration) {
+	l.checkUntilEnd(every)
+	if cause := context.Cause(l.life); !errors.Is(cause, errExpired) || !errors.Is(cause, ErrLost) {
+		return
+	}
+	l.mu.Lock()
+	margin := max(l.lease.end().Sub(now()), l.lease.end().Sub(l.lease.until()))
+	l.mu.Unlock()
+	t := time.NewTimer(margin) // the caller needs it to stop
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.releasing.Done():
+	}
+	ctx, cancel := context.WithTimeout(l.checks, closeTimeout)
+	defer cancel()
+	if l.takeTurn(ctx) == nil {
+		defer func() { <-l.turn }()
+		l.endOnServer()
+	}
+}
+
+// endOnServer ends a hold that the server may still have, if this client has not replaced its connection, and closes that. It returns false if it does
+// nothing. The caller has the turn.
+func (l *Lock) endOnServer() bool {
+	if !l.holds || l.joined || !l.s.hasFacts() {
+		return false
+	}
+	l.s.part(l.name)
+	l.holds = false
+	return true
+}
+
+// checkUntilEnd checks the lock until it ends. A check that fails is repeated at once, and then ever more slowly.
+func (l *Lock) checkUntilEnd(every time.Duration) {
 	wait, failing := every, false
 	for {
 		t := time.NewTimer(wait)
@@ -31,9 +65,9 @@ func (l *Lock) keep(every time.Duration) {
 	}
 }
 
-// checkContext returns a context for one check. It ends when the lock is lost, but not when it is released: RMD needs the connection.
+// checkContext returns a context for one check. It ends when the lock is lost, but not when Release begins: RMD needs the connection.
 func (l *Lock) checkContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), checkTimeout, os.ErrDeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(l.checks, checkTimeout, os.ErrDeadlineExceeded)
 	stop := context.AfterFunc(l.life, func() {
 		if !errors.Is(context.Cause(l.life), ErrReleased) {
 			cancel()

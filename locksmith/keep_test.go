@@ -14,6 +14,8 @@ const (
 	same   = "> MDTM /a\n< 213 20000101000003\n"
 	renew  = "> SITE LOCK RENEW /a\n< 200 words\n"
 	asks   = "> SITE LOCK INFO /a\n"
+	// parting is what a client sends that does not get an answer any more, or has lost its lease
+	parting = "> SITE LOCK AS *\n> RMD /a\n> QUIT\n"
 )
 
 var (
@@ -203,6 +205,7 @@ func TestRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		scripts []string
 		ctx     context.Context
+		limit   time.Duration
 		asked   bool // a check is in progress
 		want    error
 		says    string
@@ -237,8 +240,19 @@ func TestRelease(t *testing.T) {
 		"is tried though ctx has ended": {
 			scripts: []string{asLocks() + grant42 + sendRMD}, ctx: canceled,
 		},
-		"takes a few seconds after the end of ctx": {
-			scripts: []string{asLocks() + grant42 + "> RMD /a\nhang"}, ctx: canceled, want: ErrUnknown, took: 3 * time.Second,
+		"ends within moments of the end of ctx, and the connection ends the lock later": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n" + parting}, ctx: canceled, want: ErrUnknown, took: 100 * time.Millisecond,
+			says: "the lock's state is not known: /a: the server does not answer",
+		},
+		"ends within moments of the end of ctx, although the server does not answer QUIT": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 250 ok\n> QUIT\nhang"}, ctx: canceled, took: 100 * time.Millisecond,
+		},
+		"ends within moments of the end of ctx, although a check is under way": {
+			scripts: []string{asLocks() + grant42 + asks + parting}, ctx: canceled, asked: true, want: ErrUnknown, took: 1600 * time.Millisecond,
+		},
+		"ends within moments of the end of ctx, and reports why the server cannot be reached": {
+			scripts: []string{asLocks() + grant42 + "> RMD /a\ndrop"}, limit: 200 * time.Millisecond, want: ErrUnknown, took: 300 * time.Millisecond,
+			says: "the lock's state is not known: /a: 10.0.0.1:21: connection refused",
 		},
 		"is sent again after a transient failure": {
 			scripts: []string{asLocks() + grant42 + "> RMD /a\n< 451 /a: no space left\n" + sendRMD},
@@ -271,6 +285,11 @@ func TestRelease(t *testing.T) {
 				if ctx == nil {
 					ctx = t.Context()
 				}
+				if c.limit > 0 {
+					limited, cancel := context.WithTimeout(ctx, c.limit)
+					defer cancel()
+					ctx = limited
+				}
 				if c.asked {
 					time.Sleep(1500 * time.Millisecond)
 					limited, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -288,6 +307,54 @@ func TestRelease(t *testing.T) {
 				<-l.Context().Done()
 			})
 		})
+	}
+}
+
+// A lock whose lease has ended may still be held on the server: after the margin, or when the caller has stopped, its connection ends it. It must not end
+// the hold of another connection with the same job key.
+func TestALostLeaseEndsTheLockOnTheServer(t *testing.T) {
+	for name, released := range map[string]bool{"when the margin is over": false, "with Release": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, []string{graced() + grant("42", grace15) + asks + parting}, func(t *testing.T, s *scripted) {
+				o := s.options()
+				o.Config.Check = time.Second
+				l := mustAcquire(t, o)
+				began := time.Now()
+				<-l.Context().Done()
+				want := 15 * time.Second
+				if released {
+					want = 13 * time.Second
+					if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+						t.Error(err)
+					}
+				}
+				s.tasks.Wait()
+				if at := s.times("RMD /a"); len(at) != 1 || at[0].Sub(began) != want {
+					t.Errorf("RMD was sent at %v, want %v", at, began.Add(want))
+				}
+				if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestALossWhileTheProcessStandsStillNamesThat(t *testing.T) {
+	for says, facts := range map[string]lease{
+		"the lock was lost: /a: this process did not run for 18s: the server may have ended the lock": {grace: 15 * time.Second, age: time.Hour, left: time.Hour},
+		"the lock's state is not known: /a: this process did not run for 1m10s":                       {},
+		"the lock was lost: /a: its age of 10s is over":                                               {left: 10 * time.Second, age: 10 * time.Second},
+	} {
+		stopped := 18 * time.Second
+		if facts.end().IsZero() {
+			stopped = 70 * time.Second
+		}
+		l := &Lock{path: "/a", life: t.Context(), lease: facts, watched: now().Add(-stopped)}
+		l.lease.asOf = l.watched.Add(-time.Second)
+		if err := l.extendTimer(); err == nil || err.Error() != says {
+			t.Errorf("got %v, want %s", err, says)
+		}
 	}
 }
 

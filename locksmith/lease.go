@@ -1,6 +1,7 @@
 package locksmith
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -67,18 +68,36 @@ func (l lease) tooShort() string {
 	return ""
 }
 
-// expired returns the error of a lock whose lease has ended.
-func (l lease) expired(path string, at time.Time) error {
-	silent := at.Sub(l.asOf).Round(time.Second)
+// errExpired matches the loss of a lock whose lease has ended: the server may still hold it.
+var errExpired = errors.New("the lease has ended")
+
+// expired returns the error of a lock whose lease has ended. stopped is the time in which this process did not run.
+func (l lease) expired(path string, at time.Time, stopped time.Duration) error {
+	return &causedError{l.reason(path, at.Sub(l.asOf), stopped), []error{errExpired}}
+}
+
+// reason returns why the lease has ended.
+func (l lease) reason(path string, silent, stopped time.Duration) error {
+	stops := stopped > silent/2
+	silent, stopped = silent.Round(time.Second), stopped.Round(time.Second)
 	switch {
+	case l.end().IsZero() && stops:
+		return fmt.Errorf("%w: %s: this process did not run for %s", ErrUnknown, path, stopped)
 	case l.end().IsZero():
 		return fmt.Errorf("%w: %s: no answer from the server for %s", ErrUnknown, path, silent)
 	case l.closed:
 		return fmt.Errorf("%w: %s: the connection of its holder has ended", ErrLost, path)
-	case l.grace > 0 && l.end().Equal(l.asOf.Add(l.grace)) || l.left == l.idle || l.idle > 0 && l.left < l.most:
+	case stops && !l.byAge():
+		return fmt.Errorf("%w: %s: this process did not run for %s: the server may have ended the lock", ErrLost, path, stopped)
+	case !l.byAge():
 		return fmt.Errorf("%w: %s: no answer from the server for %s: it may have ended the lock", ErrLost, path, silent)
 	}
 	return fmt.Errorf("%w: %s: its age of %s is over", ErrLost, path, l.age)
+}
+
+// byAge reports whether the age of the lock limits the lease.
+func (l lease) byAge() bool {
+	return !(l.grace > 0 && l.end().Equal(l.asOf.Add(l.grace)) || l.left == l.idle || l.idle > 0 && l.left < l.most)
 }
 
 // isClosed reports whether the limit of the lease counts from the end of the holder's connection. Else it counts from the grant or a renewal: held is

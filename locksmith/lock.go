@@ -23,9 +23,14 @@ type Lock struct {
 	end     context.CancelCauseFunc
 	keeping sync.WaitGroup
 
-	ending sync.Mutex // held by Release
-	ended  bool       // the lock is not held any more, or that is not known
-	result error      // of Release
+	checks    context.Context // ends the checks: with Release at the latest
+	endChecks context.CancelFunc
+
+	releasing context.Context // ends when Release begins
+	release   context.CancelFunc
+	ending    chan struct{} // holds a value while Release runs
+	ended     bool          // the lock is not held any more, or that is not known
+	result    error         // of Release
 
 	turn      chan struct{} // holds a value while a goroutine uses the connection
 	s         *session      // for the goroutine that has the turn; it may be broken
@@ -38,11 +43,14 @@ type Lock struct {
 	renewed time.Time // the time of the grant or the last renewal
 	lease   lease
 	timer   *time.Timer // ends the lock with its lease
+	watched time.Time   // the time of the last watch
 }
 
 func newLock(e *endpoint, s *session, name string, o Options) *Lock {
-	l := &Lock{e: e, o: o, path: name, name: name, lacks: s.lacks(), turn: make(chan struct{}, 1), s: s, holds: true, renewed: now()}
+	l := &Lock{e: e, o: o, path: name, name: name, lacks: s.lacks(), turn: make(chan struct{}, 1), ending: make(chan struct{}, 1), s: s, holds: true, renewed: now()}
 	l.life, l.end = context.WithCancelCause(context.Background())
+	l.checks, l.endChecks = context.WithCancel(context.Background())
+	l.releasing, l.release = context.WithCancel(context.Background())
 	return l
 }
 
@@ -73,11 +81,16 @@ func (l *Lock) extendTimer() error {
 	defer l.mu.Unlock()
 	at := now()
 	left := l.lease.until().Sub(at)
+	stopped := time.Duration(0)
+	if !l.watched.IsZero() {
+		stopped = at.Sub(l.watched)
+	}
+	l.watched = at
 	switch {
 	case l.life.Err() != nil:
 		return nil
 	case left <= 0:
-		return l.lease.expired(l.path, at)
+		return l.lease.expired(l.path, at, stopped)
 	case l.timer == nil:
 		l.timer = time.AfterFunc(min(left, time.Second), l.watch)
 	default:
@@ -118,8 +131,9 @@ func (l *Lock) Token() uint64 {
 	return l.token
 }
 
-// Expires returns the time when the server may grant the lock to another client if it receives no more commands from this one; zero if that
-// time is unknown or never comes. Each answer of the server moves it. Context ends earlier by the margin.
+// Expires returns the time when the server may grant the lock to another client if the connection fails now; zero if that time is unknown or never comes. It
+// is a lower bound: while the connection works, each answer of the server moves it, and Expires is about now and the grace. For the end of the lock's age, see
+// the Expires of a [Holder] that [Stat] returns. Context ends earlier than Expires by the margin.
 func (l *Lock) Expires() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,50 +248,76 @@ func (l *Lock) endedError(ctx context.Context, err error) error {
 // Release releases the lock, aborts its transfers, and closes the connection. It checks a joined lock instead of releasing it. The error is [ErrLost] if
 // the lock was lost before, [ErrUnknown] if the server does not answer: the lock may still be held. A further call returns the same result.
 //
+// After a loss, Release means that the work has stopped: if the lease has ended although the server may still hold the lock, Release ends the lock on the
+// server. Without Release, that happens when the margin is over.
+//
 // The error is [ErrRefused] if the lock is still held, because there are files in it, or locks below it. Nothing checks or renews it any more, and it
 // ends after its connection, or by its age. Release may be called again before that.
 //
-// It returns after the Timeout of [Config] at the latest, and a few seconds after the end of ctx.
+// It returns after the Timeout of [Config] at the latest, and within about 100 ms of the end of ctx, so it also succeeds with a ctx that has ended if the
+// server answers at once. If the server did not answer, the connection stays open for two more seconds: RMD counts if the server answers by then. Otherwise
+// the lock ends after its grace.
 func (l *Lock) Release(ctx context.Context) error {
-	l.ending.Lock()
-	defer l.ending.Unlock()
+	late, stop := linger(ctx, afterEnd)
+	defer stop()
+	work, cancel := context.WithTimeout(late, l.e.Timeout)
+	defer cancel()
+	select {
+	case l.ending <- struct{}{}:
+	case <-work.Done():
+		return l.noAnswer(nil)
+	}
+	defer func() { <-l.ending }()
 	if l.ended {
 		return l.result
 	}
 	l.result = l.Err()
 	l.end(ErrReleased)
-	late, stop := linger(ctx, closeTimeout)
-	defer stop()
-	work, cancel := context.WithTimeout(late, l.e.Timeout)
-	defer cancel()
-	err := l.takeTurn(work)
-	if l.result == nil || errors.Is(l.result, ErrUnknown) {
-		switch {
-		case err != nil:
-			l.result = l.noAnswer()
-		case l.joined:
-			l.result = l.checkLast(work)
-		default:
-			l.result = l.sendRMD(work)
-		}
-	}
-	if err != nil {
-		l.turn <- struct{}{} // a check is under way: checkTimeout ends it
-	}
-	l.s.leave()
-	<-l.turn
+	l.release()
+	l.result = l.releaseOnServer(work, l.result)
+	l.endChecks()
 	l.keeping.Wait()
 	l.ended = !errors.Is(l.result, ErrRefused)
 	return l.result
 }
 
-func (l *Lock) noAnswer() error {
-	return fmt.Errorf("%w: %s: the server does not answer", ErrUnknown, l.path)
+// releaseOnServer returns the result of Release for a lock that was lost with an error, or is held.
+func (l *Lock) releaseOnServer(ctx context.Context, lost error) error {
+	err := l.takeTurn(ctx)
+	if err != nil {
+		l.endChecks() // one is under way, and the server does not answer
+		l.turn <- struct{}{}
+	}
+	defer func() { <-l.turn }()
+	result := lost
+	switch {
+	case lost != nil && !errors.Is(lost, ErrUnknown):
+	case err != nil:
+		result = l.noAnswer(nil)
+	case l.joined:
+		result = l.checkLast(ctx)
+	default:
+		result = l.sendRMD(ctx)
+	}
+	if unknown := errors.Is(result, errExpired) || errors.Is(result, ErrUnknown) && l.s.broken() != nil; !unknown || !l.endOnServer() {
+		l.s.leaveIn(ctx)
+	}
+	return result
+}
+
+// noAnswer returns the error of a release without an answer. last is the error of the last try that ended before the context; nil: there was none.
+func (l *Lock) noAnswer(last error) error {
+	why := "the server does not answer"
+	if last != nil {
+		why = last.Error()
+	}
+	return fmt.Errorf("%w: %s: %s", ErrUnknown, l.path, why)
 }
 
 // sendRMD sends RMD until its result is known. The caller has the turn.
 func (l *Lock) sendRMD(ctx context.Context) error {
 	sent := false // RMD was sent, and its reply may be lost
+	var last error
 	for tries := 0; ; tries++ {
 		var r reply
 		held := false // although RMD was refused
@@ -300,7 +340,7 @@ func (l *Lock) sendRMD(ctx context.Context) error {
 		case errors.Is(err, ErrLost):
 			return err
 		case err != nil && ctx.Err() != nil:
-			return l.noAnswer()
+			return l.noAnswer(last)
 		case err == nil && r.positive():
 			return nil
 		case held:
@@ -310,6 +350,7 @@ func (l *Lock) sendRMD(ctx context.Context) error {
 		case err == nil && (tries >= 3 || !r.transient()):
 			return fmt.Errorf("%w: %s: the server replied %s", ErrUnknown, l.path, r)
 		}
+		last = err
 		pause(ctx, 100*time.Millisecond)
 	}
 }

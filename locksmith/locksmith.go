@@ -2,8 +2,8 @@
 //
 // A lock is a directory: MKD makes it for exactly one client, RMD removes it (The Perl Journal, "Resource Locking Over
 // Networks", 2002). A [Lock] is held over a connection of its own. [Do] runs a function under a lock, which is enough for a nightly job.
-// [Acquire] and [TryAcquire] return a Lock, which must be released: a long-running service works until its [Lock.Context] ends, and then
-// acquires it again. [Stat] describes a lock. [Join] is for a child process of the holder.
+// [Acquire] and [TryAcquire] return a Lock, which must be released, also after a loss: a long-running service works until its [Lock.Context] ends, stops its
+// work, releases the lock, and then acquires it again. [Stat] describes a lock. [Join] is for a child process of the holder.
 //
 // # Leases
 //
@@ -15,7 +15,8 @@
 // # Caveats
 //
 //   - If an administrator breaks the lock, or the holder of a joined lock releases it, the context ends up to a second later, or within the grace if
-//     the network fails too. Let ftplockd protect the files, or compare fencing tokens.
+//     the network fails too. Let ftplockd protect the files, or compare fencing tokens. With lock_delay = "3s" in its rule, ftplockd grants a broken lock
+//     three seconds later, so the old holder has time to stop.
 //   - Time in suspend counts on Linux only. When a machine wakes after the end of a lease, the context is alive for up to a second; [Lock.Err]
 //     is exact.
 //   - Other servers lack the features in [Lock.Unsupported]. There a lock is lost when its directory is gone or has another time (vsftpd reports
@@ -24,6 +25,13 @@
 //   - For a Lock, an ftplockd without facts (SITE LOCK FACTS in FEAT) is another server.
 //   - Under TLS, data connections resume the session of the control connection by tickets. A server that requires session
 //     ids instead (RFC 5246 section 7.3) refuses them: package crypto/tls has tickets only.
+//
+// # Time limits
+//
+// When its context ends, each call returns within about 100 ms if DialContext does; Put and Get also wait for the reader or writer of the caller. Acquire
+// takes another second for the present holder if a deadline has ended the context. Do first waits for its function. What is left goes on in the background
+// for two seconds at most: closing the connection, releasing a lock that is granted late, or removing a temporary file. So a service that must end within two
+// seconds of SIGTERM calls Release with a context of one second, and exits.
 //
 // # Errors
 //
@@ -59,8 +67,8 @@ type Options struct {
 	// Wait limits the wait for the lock and the server, as a deadline of ctx does. The error then matches context.DeadlineExceeded. 0: until ctx ends.
 	Wait time.Duration
 	// OnWait, if it is set, is called each time a try has failed and another one follows. The error is a *HeldError, or matches ErrUnreachable or
-	// ErrUnknown. In the queue of ftplockd a try takes 20 s, so OnWait is called that often, and not when the holder changes. Acquire waits until
-	// OnWait returns.
+	// ErrUnknown. In the queue of ftplockd a try takes 20 s, so OnWait is called that often, and not when the holder changes; it is also called before the
+	// queue, with the holder. Acquire waits until OnWait returns.
 	OnWait func(error)
 }
 
@@ -90,9 +98,9 @@ func TryAcquire(ctx context.Context, c Config, name string, o Options) (*Lock, e
 	return acquire(ctx, c, name, o, true)
 }
 
-// Do acquires the lock, calls f, and releases the lock, also if ctx has ended. The context of f ends with ctx, and when the lock is lost; then its cause
-// is the error of the lock. [Options].Wait limits only the wait for the lock. Do returns the error of f, joined with that of the release: [ErrLost] if f
-// may have run without the lock, and [ErrRefused] as for [Lock.Release].
+// Do acquires the lock, calls f, and releases the lock, also if ctx has ended: then the server has about 100 ms, see [Lock.Release]. The context of f ends
+// with ctx, and when the lock is lost; then its cause is the error of the lock. [Options].Wait limits only the wait for the lock. Do returns the error of f,
+// joined with that of the release: [ErrLost] if f may have run without the lock, and [ErrRefused] and [ErrUnknown] as for [Lock.Release].
 func Do(ctx context.Context, c Config, name string, o Options, f func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := Acquire(ctx, c, name, o)
 	if err != nil {
@@ -119,7 +127,7 @@ func Stat(ctx context.Context, c Config, name string) (Status, error) {
 	if err != nil {
 		return Status{}, withEnd(ctx, err)
 	}
-	defer s.leave()
+	defer s.leave(ctx)
 	i, err := s.status(ctx, name)
 	if err == nil && i.refusal != "" {
 		err = fmt.Errorf("%w: %s", ErrRefused, i.refusal)

@@ -2,6 +2,7 @@ package locksmith
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -281,14 +282,41 @@ func (s *session) abs(p string) string {
 	return path.Join(s.home, p)
 }
 
-// leave sends QUIT and closes. It waits for closeTimeout at most.
-func (s *session) leave() {
+// leave sends QUIT and closes. It waits for closeTimeout at most, and for afterEnd after the end of ctx.
+func (s *session) leave(ctx context.Context) {
+	late, stop := linger(ctx, afterEnd)
+	defer stop()
+	s.leaveIn(late)
+}
+
+// leaveIn is leave that ends with ctx.
+func (s *session) leaveIn(ctx context.Context) {
 	if s.broken() == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		limited, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		_, _ = s.ask(ctx, "QUIT")
+		_, _ = s.ask(limited, "QUIT")
 	}
 	s.drop()
+}
+
+// part releases what this connection holds, without waiting for replies. Another connection of the job may hold the lock by now: a new job key makes RMD
+// release no hold but that of this connection. part returns when the commands are sent; a goroutine closes the connection when the server has done so, or
+// after closeTimeout. The caller is the only user of the session.
+func (s *session) part(name string) {
+	s.cutData(errClosed)
+	s.control.reopen(closeTimeout)
+	sent := make(chan struct{})
+	go func() {
+		defer s.control.Close()
+		_, err := fmt.Fprintf(s.conn, "SITE LOCK AS %s\r\nRMD %s\r\nQUIT\r\n", rand.Text(), name)
+		if close(sent); err == nil {
+			_, _ = io.Copy(io.Discard, s.control.Conn) // closing a connection with unread bytes resets it
+		}
+	}()
+	select {
+	case <-sent: // the program may end now
+	case <-time.After(afterEnd):
+	}
 }
 
 // drop closes without a command.

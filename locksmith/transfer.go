@@ -1,6 +1,7 @@
 package locksmith
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,7 +23,7 @@ import (
 // [ErrUnreachable] or [ErrTransfer], and if ctx or the lock has ended, the result is unknown, because the last reply may have been lost: the file is the
 // old or the new one. While the lock is held, Put may be called again after these, with a reader that begins anew.
 //
-// When ctx ends, Put returns as soon as r's Read returns, or a few seconds later if the server does not answer.
+// When ctx ends, Put returns within about 100 ms, or as soon as r's Read returns.
 func (l *Lock) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	return l.transfer(ctx, name, func(ctx context.Context, s *session) error {
 		u := &upload{s: s, lock: l, ctx: ctx, name: name, size: size, source: r}
@@ -37,28 +38,44 @@ func (l *Lock) transfer(ctx context.Context, name string, run func(context.Conte
 	if held.Err() != nil {
 		return l.endedError(ctx, held.Err())
 	}
-	if err := l.checkHeld(); err != nil {
-		return err
+	if err := l.checkHeld(held); err != nil {
+		return l.endedError(ctx, err)
 	}
 	s, err := connect(held, l.e)
 	if err == nil {
-		defer s.leave()
+		defer s.leave(held)
+		late, stopLate := linger(held, afterEnd)
+		defer stopLate()
 		stopAbort := context.AfterFunc(held, func() { s.abort(ended(held)) })
+		stopCut := context.AfterFunc(late, func() { s.cut(ended(held)) })
 		err = run(held, s)
 		stopAbort()
+		stopCut()
+	}
+	if replied, ok := errors.AsType[*textproto.Error](err); ok && replied.Code >= 500 { // perhaps because the lock was taken away
+		err = cmp.Or(l.checkHeld(held), err)
 	}
 	return transferError(name, l.endedError(ctx, err))
 }
 
-// checkHeld returns an error if the lock is no longer held. Call it before a visible change. If the connection is lost, keep connects again.
-func (l *Lock) checkHeld() error {
-	ctx, cancel := l.checkContext()
-	defer cancel()
-	err := l.use(ctx, func(s *session) error { return l.check(ctx, s) })
-	if errors.Is(err, ErrLost) {
-		return err
+// checkHeld returns an error if the lock is no longer held, or if ctx has ended. Call it before a visible change. If the connection is lost, keep connects
+// again. The check goes on after the end of ctx, because a command that is cut off ends the connection.
+func (l *Lock) checkHeld(ctx context.Context) error {
+	result := make(chan error, 1)
+	go func() {
+		check, cancel := l.checkContext()
+		defer cancel()
+		result <- l.use(check, func(s *session) error { return l.check(check, s) })
+	}()
+	select {
+	case err := <-result:
+		if errors.Is(err, ErrLost) {
+			return err
+		}
+		return context.Cause(l.life)
+	case <-ctx.Done():
+		return ended(ctx)
 	}
-	return context.Cause(l.life)
 }
 
 // transferError returns the error of a transfer on one line, with its sentinel.
@@ -105,20 +122,38 @@ func (u *upload) run() error {
 	return err
 }
 
-// remove removes the temporary file after an error, on a new connection if that of the transfer is broken. It ends soon after the context.
+// remove removes the temporary file after an error, on a new connection if that of the transfer is broken. After the end of the context it does the latter in
+// a goroutine, which ends after closeTimeout.
 func (u *upload) remove(err error) error {
-	late, stop := linger(u.ctx, closeTimeout)
-	defer stop()
-	ctx, cancel := context.WithTimeout(late, checkTimeout)
-	defer cancel()
-	s := u.s
-	if s.broken() != nil {
-		var cerr error
-		if s, cerr = connect(ctx, u.lock.e); cerr != nil {
-			return err
-		}
-		defer s.leave()
+	limit := checkTimeout
+	if u.ctx.Err() != nil {
+		limit = closeTimeout
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), limit)
+	if u.s.broken() == nil {
+		defer cancel()
+		return u.removeOn(ctx, u.s, err)
+	}
+	removed := make(chan error, 1)
+	go func() {
+		defer cancel()
+		s, cerr := connect(ctx, u.lock.e)
+		if cerr != nil {
+			removed <- err
+			return
+		}
+		defer s.leave(ctx)
+		removed <- u.removeOn(ctx, s, err)
+	}()
+	select {
+	case err = <-removed:
+	case <-u.ctx.Done():
+	}
+	return err
+}
+
+// removeOn removes the temporary file on a connection.
+func (u *upload) removeOn(ctx context.Context, s *session, err error) error {
 	r, derr := s.ask(ctx, "DELE "+u.target)
 	if derr == nil && !r.positive() && u.sent > 0 {
 		err = fmt.Errorf("%w (and %s is left: the server replied %s)", err, u.target, r)
@@ -140,7 +175,7 @@ func (u *upload) read(p []byte) (int, error) {
 	case err != nil && err != io.EOF:
 		err = localError(err)
 	case err == io.EOF && u.target == u.name: // no rename follows
-		if lost := u.lock.checkHeld(); lost != nil {
+		if lost := u.lock.checkHeld(u.ctx); lost != nil {
 			err = lost
 		}
 	}
@@ -166,7 +201,7 @@ func (u *upload) rename() error {
 	if n, err := u.s.ftp.FileSize(u.target); err == nil && n != u.sent {
 		return fmt.Errorf("%d bytes were sent and %d arrived", u.sent, n)
 	}
-	if err := u.lock.checkHeld(); err != nil {
+	if err := u.lock.checkHeld(u.ctx); err != nil {
 		return err
 	}
 	err := u.s.ftp.Rename(u.target, u.name)
@@ -178,8 +213,8 @@ func (u *upload) rename() error {
 }
 
 // Get downloads a file under the lock and returns the number of bytes that were written to w. The errors are those of Put; [ErrLocal] means that w fails. If the download is cut off, the error also matches
-// io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns as soon as w's Write returns, or a few
-// seconds later if the server does not answer.
+// io.ErrUnexpectedEOF, provided that the server has SIZE or uses TLS. When ctx ends, Get returns within about
+// 100 ms, or as soon as w's Write returns.
 func (l *Lock) Get(ctx context.Context, name string, w io.Writer) (written int64, err error) {
 	err = l.transfer(ctx, name, func(_ context.Context, s *session) error {
 		written, err = download(s, name, w)

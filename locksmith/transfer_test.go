@@ -55,7 +55,7 @@ func TestPut(t *testing.T) {
 			lock: asOthers() + asked + same + same + same + sendRMD, transfer: asOthers() + announce + stored + rename + "< 250 ok\n" + bye,
 		},
 		"removes the temporary file when it cannot be renamed": {
-			lock:     asOthers() + asked + same + same + same + sendRMD,
+			lock:     asOthers() + asked + same + same + same + same + sendRMD,
 			transfer: asOthers() + announce + stored + rename + "< 550 no\n" + remove + bye,
 			want:     ErrRefused, says: "refused: /f: the server replied 550 no",
 		},
@@ -94,8 +94,12 @@ func TestPut(t *testing.T) {
 			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + "> ALLO 3\n< 452 full\n",
 			want: ErrRefused,
 		},
+		"reports that the lock was taken away, when the server refuses it": {
+			lock: asLocks() + never42 + held42 + held42 + lost + bye, transfer: asLocks() + announce + stor + "< 550 /f: protected by the lock /a, which was given back meanwhile\n",
+			want: ErrLost, says: "the lock was lost: /a: taken away 1s ago", lost: true,
+		},
 		"reports why it was refused": {
-			lock: asLocks() + never42 + held42 + sendRMD, transfer: asLocks() + announce + passive + "> STOR /f\n< 550 /f: protected by the lock /b, which you do not hold\n",
+			lock: asLocks() + never42 + held42 + held42 + sendRMD, transfer: asLocks() + announce + passive + "> STOR /f\n< 550 /f: protected by the lock /b, which you do not hold\n",
 			want: ErrRefused, says: "refused: /f: the server replied 550 /f: protected by the lock /b, which you do not hold",
 		},
 	} {
@@ -145,7 +149,11 @@ func TestGet(t *testing.T) {
 			if c.whole {
 				transfer += bye
 			}
-			inBubble(t, []string{asLocks() + never42 + held42 + sendRMD, transfer}, func(t *testing.T, s *scripted) {
+			lock := asLocks() + never42 + held42
+			if c.want == ErrRefused {
+				lock += held42
+			}
+			inBubble(t, []string{lock + sendRMD, transfer}, func(t *testing.T, s *scripted) {
 				l := mustAcquire(t, s.options())
 				var got bytes.Buffer
 				var to io.Writer = &got
