@@ -42,10 +42,11 @@ before the URL. With "-c LINE" instead of COMMAND, $SHELL runs a line.
 
 The command has a process group of its own (on Windows a job), to which netlock
 passes its signals. If SIGINT, SIGTERM or SIGHUP ends the command after netlock
-received it, netlock ends by the same signal, so that ^C ends the calling script. If the lock is lost, the
-group gets SIGTERM, and SIGKILL after --kill-after, always before the server can
-grant the lock to another client; the exit status is then 79. When the command
-has ended, netlock ignores processes that it left running.
+received it, netlock ends by the same signal, so that ^C ends the calling
+script. If the lock is lost, the group gets SIGTERM, and SIGKILL after
+--kill-after, always before the server can grant the lock to another client; the
+exit status is then 79. When the command has ended, netlock ignores processes
+that it left running.
 
 The environment of the command has NETLOCK_SERVER (host and port),
 NETLOCK_ACCOUNT, NETLOCK_PATH (the lock's absolute name on the server),
