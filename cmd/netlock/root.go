@@ -77,8 +77,8 @@ Differences from flock(1):
   -w limits the time for the server and the lock together. It accepts units.
   -s needs a server whose locks can be shared; otherwise netlock exits with
   status 73.
-  There is no -e: use -x. -o is always on: processes that the command leaves running
-  do not hold the lock.
+  There is no -e: use -x. -o is always on: processes that the command leaves
+  running do not hold the lock.
   A COMMAND that begins with a dash stands behind "--".
   There is no -u, no -F (--no-fork), no --fcntl, no --verbose, and no file
   descriptor instead of the file.
