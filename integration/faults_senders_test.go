@@ -166,7 +166,7 @@ func (s *server) launch(t testing.TB, u uploader, kind string) *sending {
 		t.Fatal(err)
 	}
 	c := &sending{t: t, s: s, path: "/" + filepath.Base(dir) + "/target", out: harness.NewLogBuffer(), fed: make(chan struct{})}
-	s.write(c.path, "old")
+	harness.Await(t, "the disk has space for the old file", func() bool { return os.WriteFile(s.path(c.path), []byte("old"), 0o644) == nil }) // others fill it
 	cmd := u.command(t, upload{s, kind, c.path, u.secure})
 	cmd.Env = append(cmd.Env, "FTP_PASSIVE=1") // for Net::FTP, which would take its word from the machine's libnet.cfg
 	cmd.Stdout, cmd.Stderr = c.out, c.out
