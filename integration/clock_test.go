@@ -33,15 +33,7 @@ match = "/canary*"
 max_age = "1m"
 `
 
-// startStepped starts a server with a clock of its own. The rule of the canaries is put before the others.
-func startStepped(t testing.TB, config string) (*server, *clock) {
-	t.Helper()
-	s, c := newStepped(t, config)
-	s.start()
-	return s, c
-}
-
-// newStepped prepares such a server.
+// newStepped prepares a server with a clock of its own. The rule of the canaries is put before the others.
 func newStepped(t testing.TB, config string) (*server, *clock) {
 	t.Helper()
 	program, err := steppedBinary()

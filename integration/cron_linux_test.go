@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -129,6 +130,30 @@ func (c *cronJob) line() (mail string, status int) {
 	}
 	c.t.Fatal("there is no crontab")
 	return "", 0
+}
+
+// childOf returns the child of a process with an argument.
+func childOf(t testing.TB, parent int, argument string) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		line, _ := os.ReadFile(name)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "stat"))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if strings.Contains(string(line), argument) && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("process %d has no child %s", parent, argument)
+	return 0
 }
 
 // TestCronRecipes runs each recipe of examples/cron: with success, refused, with a wrong password, and killed in the

@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,44 +12,54 @@ import (
 	"github.com/ftplockd/ftplockd/integration/peers"
 )
 
-// The programs of the article work with any FTP server. The accounts of these servers may write below /pub only, so the programs use that.
-func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
+// onPeers runs a test with each other installed server. The test gets the file of a name in /pub, the only directory in which the account may write,
+// and a function that runs programs at once, which must succeed and print nothing.
+func onPeers(t *testing.T, program string, test func(t *testing.T, pub func(string) string, atOnce func(lines ...[]string))) {
 	t.Parallel()
-	harness.Need(t, "perl")
+	harness.Need(t, program)
 	for _, name := range peers.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := startPeer(t, name, false)
-			o, dir := newObserver(t, "Net::FTP::mkdir Net::FTP::rmdir"), t.TempDir()
-			var crowd []*exec.Cmd
-			for i := range 8 {
-				list := filepath.Join(dir, fmt.Sprint("boss", i))
-				writeFile(t, list, []byte(phoneList(filepath.Base(list))))
-				cmd := perlExample(t, p.Address, p.User, p.Password, "perl-netlock/uploader.pl", list, "0.05")
-				if i%2 == 1 {
-					cmd = perlExample(t, p.Address, p.User, p.Password, "perl-netlock/downloader.pl", list, "0.05")
+			test(t, func(name string) string { return filepath.Join(p.Root, "pub", name) }, func(lines ...[]string) {
+				var all sync.WaitGroup
+				for _, line := range lines {
+					cmd := command(t, program, line...)
+					cmd.Env = append(cmd.Env, exampleEnv(p.Address, p.User, p.Password)...)
+					cmd.Env = append(cmd.Env, "PERL5OPT=-I"+exampleFile(t, "../integration/testdata/examples")+" -MWrapped", "DIR=/pub")
+					all.Go(func() {
+						if r := finish(t, cmd); r.status != 0 || r.out != "" {
+							t.Errorf("%q: exit status %d: %s", line, r.status, r.out)
+						}
+					})
 				}
-				cmd.Env = append(cmd.Env, "OBSERVE_DIR=/pub")
-				crowd = append(crowd, cmd)
-			}
-			for _, r := range o.crowd(t, crowd[:1], func() {}) { // there has to be a list
-				if r.status != 0 {
-					t.Fatal(r.out)
-				}
-			}
-			for i, r := range o.crowd(t, crowd[1:], func() {}) {
-				if r.status != 0 {
-					t.Errorf("%v: exit status %d: %s", crowd[i+1].Args[1:], r.status, r.out)
-				}
-			}
-			o.check(8)
-			for i := range 8 {
-				if got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("boss", i))); err != nil || !wholeList(string(got)) {
-					t.Errorf("%d bytes, not one list: %v", len(got), err)
-				}
-			}
+				all.Wait()
+			})
 		})
 	}
+}
+
+// Half of the programs upload lists that differ in every line. Without the lock the others would download parts of them.
+func TestPerlPhoneListProgramsWorkWithOtherServers(t *testing.T) {
+	onPeers(t, "perl", func(t *testing.T, _ func(string) string, atOnce func(...[]string)) {
+		list := func(who string) string { return strings.Repeat(who+"\t+49 221 4711\n", 20_000) }
+		dir := t.TempDir()
+		var crowd [][]string
+		for i := range 4 {
+			up, down := filepath.Join(dir, fmt.Sprint("boss", i)), filepath.Join(dir, fmt.Sprint("got", i))
+			writeFile(t, up, []byte(list(filepath.Base(up))))
+			crowd = append(crowd, []string{exampleFile(t, "perl-netlock/uploader.pl"), up, "0.05"}, []string{exampleFile(t, "perl-netlock/downloader.pl"), down, "0.05"})
+		}
+		atOnce(crowd[0]) // there has to be a list
+		atOnce(crowd...)
+		for i := range 4 {
+			got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("got", i)))
+			who, _, _ := strings.Cut(string(got), "\t")
+			if err != nil || string(got) != list(who) {
+				t.Errorf("%d bytes, not one list: %v", len(got), err)
+			}
+		}
+	})
 }
 
 // phpElsewhere counts in a file of an FTP server that is no lock server, under a mutex that has to ask again and again.
@@ -76,35 +85,16 @@ if ($other->lock(false)) {
 `
 
 func TestPHPMutexWorksWithOtherServers(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "php")
-	class := exampleFile(t, "php-mutex/NamedMutex.php")
-	for _, name := range peers.Names() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := startPeer(t, name, false)
-			counter := filepath.Join(p.Root, "pub", "counter.txt")
-			if err := os.WriteFile(counter, []byte("0"), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(counter, 0o666); err != nil { // whatever the umask is
-				t.Fatal(err)
-			}
-			host, port := split(p.Address)
-			var all sync.WaitGroup
-			for range 4 {
-				cmd := command(t, "php", "-r", phpElsewhere, "--", class)
-				cmd.Env = append(cmd.Env, "FTP_HOST="+host, "FTP_PORT="+port, "FTP_USER="+p.User, "FTP_PASSWORD="+p.Password)
-				all.Go(func() {
-					if r := finish(t, cmd); r.status != 0 || r.out != "" {
-						t.Errorf("exit status %d: %s", r.status, r.out)
-					}
-				})
-			}
-			all.Wait()
-			if got, err := os.ReadFile(counter); err != nil || strings.TrimSpace(string(got)) != "12" {
-				t.Errorf("the counter is %q, %v", got, err)
-			}
-		})
-	}
+	onPeers(t, "php", func(t *testing.T, pub func(string) string, atOnce func(...[]string)) {
+		counter := pub("counter.txt")
+		writeFile(t, counter, []byte("0"))
+		if err := os.Chmod(counter, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		line := []string{"-r", phpElsewhere, "--", exampleFile(t, "php-mutex/NamedMutex.php")}
+		atOnce(line, line, line, line)
+		if got, err := os.ReadFile(counter); err != nil || strings.TrimSpace(string(got)) != "12" {
+			t.Errorf("the counter is %q, %v", got, err)
+		}
+	})
 }

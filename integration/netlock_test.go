@@ -117,67 +117,20 @@ func TestNetlockEndsAsSoonAsItsOutputIsClosed(t *testing.T) {
 	s.session("other").wantFree("/phone_lock", 0)
 }
 
-// TestNetlockEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken breaks the lock of each kind of command. No process reads the errors of the
-// last two; they may take longer.
+// TestNetlockEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken has a command ignore SIGTERM. Script broken.txtar has other commands.
 func TestNetlockEndsTheCommandWithinTwoSecondsWhenTheLockIsBroken(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, longLived)
-	stubborn := "trap '' TERM; (sleep 100; sleep 100) & echo here; sleep 100; sleep 100"
-	for name, script := range map[string]string{
-		"a command":                           "echo here; exec sleep 100",
-		"with grandchildren":                  "(sleep 100 & sleep 100) & echo here; wait",
-		"that ignores SIGTERM":                stubborn,
-		"that ends without them":              "trap 'exit 0' TERM; (trap '' TERM; echo here; sleep 100; sleep 100) & wait",
-		"that is stopped":                     "echo here; kill -STOP $$",
-		"that is stopped and ignores SIGTERM": "trap '' TERM; echo here; kill -STOP $$",
-		"with a closed pipe for errors":       stubborn,
-		"with a full pipe for errors":         stubborn,
-	} {
-		limit := 2 * time.Second
-		if strings.HasSuffix(name, "for errors") {
-			limit = 10 * time.Second
-		}
-		promptly(t, name, limit, func() time.Duration {
-			cmd := locker(t, s.lockURL("phone_lock"), "URL", "--", "sh", "-c", script)
-			errors := new(strings.Builder)
-			cmd.Stderr = errors
-			if strings.HasSuffix(name, "for errors") {
-				unread, to := fullPipe(t)
-				defer unread.Close()
-				defer to.Close()
-				if strings.Contains(name, "closed") {
-					unread.Close()
-				}
-				cmd.Stderr = to
-			}
-			p := launch(t, cmd)
-			p.says(t, "here")
-			s.session("boss").Breaks("/phone_lock")
-			broken := time.Now()
-			p.ends(t, name)
-			took := time.Since(broken)
-			p.ended(t, 79)
-			if text := errors.String(); cmd.Stderr == errors && (strings.Count(text, "\n") != 1 || !strings.Contains(text, "lost")) {
-				t.Errorf("%s: it wrote %q", name, text)
-			}
-			return took
-		})
-	}
-}
-
-// fullPipe returns the ends of a pipe that takes no more bytes.
-func fullPipe(t testing.TB) (unread, to *os.File) {
-	t.Helper()
-	unread, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = to.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-	for err == nil {
-		_, err = to.Write(make([]byte, 4096))
-	}
-	to.Fd() // sets it to blocking mode for the program
-	return unread, to
+	promptly(t, "ending the command", 2*time.Second, func() time.Duration {
+		p := launch(t, locker(t, s.lockURL("phone_lock"), "URL", "--", "sh", "-c", "trap '' TERM; echo here; sleep 100; sleep 100"))
+		p.says(t, "here")
+		s.session("boss").Breaks("/phone_lock")
+		broken := time.Now()
+		p.ends(t, "the command")
+		took := time.Since(broken)
+		p.ended(t, 79)
+		return took
+	})
 }
 
 // TestNetlockTransferThatIsCutOffChangesNothing cuts the data connection of a get and of a put. It then breaks the lock of a get.

@@ -244,8 +244,12 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 		"ages LOCK HELD LEFT": func(ts *testscript.TestScript, args []string) {
 			p.as("b").wantAges(args[0], duration(ts, args[1]), duration(ts, args[2]))
 		},
-		"grace LOCK":   func(_ *testscript.TestScript, args []string) { p.inGrace(p.as("b").session, args[0]) },
-		"waiting LOCK": func(_ *testscript.TestScript, args []string) { p.awaitQueue(p.t, args[0], 1) },
+		"grace LOCK": func(_ *testscript.TestScript, args []string) { p.inGrace(p.as("b").session, args[0]) },
+		"waiting LOCK [COUNT]": func(ts *testscript.TestScript, args []string) {
+			n, err := strconv.Atoi(append(args, "1")[1])
+			ts.Check(err)
+			p.awaitQueue(p.t, args[0], n)
+		},
 		// free fails if the lock is held now, or with "soon" if it does not become free.
 		"free LOCK [soon]": func(_ *testscript.TestScript, args []string) {
 			p.as("boss").wantFree(args[0], time.Duration(len(args)-1)*patience)

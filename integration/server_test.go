@@ -177,6 +177,18 @@ func (s *server) signal(signal syscall.Signal) {
 	}
 }
 
+// stopped waits for a server after SIGTERM, and checks its status.
+func (s *server) stopped() {
+	s.t.Helper()
+	s.waitExit()
+	if status := s.cmd.ProcessState.ExitCode(); status != 0 {
+		s.t.Errorf("exit status %d\n%s", status, s.log)
+	}
+	if _, err := os.Lstat(filepath.Join(s.state, "control.sock")); !os.IsNotExist(err) {
+		s.t.Errorf("the control socket is left over: %v", err)
+	}
+}
+
 // waitExit returns when it has ended.
 func (s *server) waitExit() {
 	s.t.Helper()
