@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ftplockd/ftplockd/integration/etcdtest"
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
@@ -74,25 +73,6 @@ func (c *cluster) runClients(t *testing.T, addresses []string) {
 			t.Errorf("%s, addresses %v: %v %s", line[0], addresses, err, out)
 		}
 	}
-}
-
-// Clients with a name of two addresses pass a server that is cut off from etcd, because it refuses connections when its lease is over.
-func TestClientsPassAServerThatIsCutOff(t *testing.T) {
-	t.Parallel()
-	harness.Need(t, "perl", "python3", "curl")
-	c := start(t, setup{tables: findTables})
-	c.write(t, "phone.tsv", []byte("anna\t1\n"))
-	a := c.active(t)
-	b := c.others(a)[0]
-	session := c.session(t, account)
-	a.toEtcd((*etcdtest.Relay).Cut)
-	c.grants(t, c.others(a))
-	harness.Await(t, "the server that is cut off refuses connections", func() bool { return !a.connects() })
-	c.runClients(t, []string{a.address, b.address})
-	if session.Address() != a.address {
-		t.Fatal("the session is not with the server that is cut off")
-	}
-	session.Want(451, "MKD /kept_lock", "not now")
 }
 
 // The article's uploader, started again and again as by cron, continues after a failover. Each uploaded file is complete, and a run that was cut off

@@ -54,7 +54,7 @@ var faults = []fault{
 				status, out = h.c.servers[0].run(h.c.t, "cluster", "step-down")
 				return !strings.Contains(out, "no server stands by")
 			})
-			if status != 0 {
+			if status != 0 || !strings.Contains(out, ") has taken over, after ") {
 				h.Fail("step-down: %d %s", status, out)
 			}
 		})

@@ -83,29 +83,3 @@ func TestLocksKeepTheirAgesHoldersTokensAndHistory(t *testing.T) {
 		})
 	}
 }
-
-// Without etcd's majority a server refuses changes of locks and keeps its sessions. It continues with the majority.
-func TestAServerWithoutEtcdKeepsItsSessions(t *testing.T) {
-	t.Parallel()
-	c := start(t, setup{members: 3, tables: hour, ttl: time.Minute, timeout: time.Second})
-	s := c.session(t, account)
-	s.Want(257, "MKD /job")
-	for _, i := range []int{0, 1} {
-		c.etcd.Stop(i)
-	}
-	r, err := s.Try("MKD /another")
-	if err != nil || r.Code != 451 {
-		t.Errorf("without etcd: %v, %v, want 451", r, err)
-	}
-	for _, i := range []int{0, 1} {
-		c.etcd.Continue(i)
-	}
-	harness.Await(t, "locks are granted again", func() bool {
-		r, err := s.Try("MKD /third")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Code == 257
-	})
-	s.Want(250, "RMD /job")
-}

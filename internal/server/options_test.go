@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 func TestLoadPutsFlagsOverTheFile(t *testing.T) {
@@ -47,6 +49,20 @@ func TestKeysReachTheTableAndTheConnections(t *testing.T) {
 	}
 	if defaults := RulesOf(config.Default())[0].Contention; !defaults.ReadersShare {
 		t.Errorf("the defaults are %+v", defaults)
+	}
+}
+
+func TestThePasswordForEtcdIsTheFirstLineOfItsFile(t *testing.T) {
+	c := config.Default()
+	c.Etcd.PasswordFile = filepath.Join(t.TempDir(), "word")
+	for text, want := range map[string]string{"a word": "a word", "word\r\nmore\n": "word", "\nword\n": "", "": ""} {
+		if err := os.WriteFile(c.Etcd.PasswordFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := EtcdOptions(c, lock.NewSystemClock(), nil)
+		if o.Password != want || (err == nil) != (want != "") || err != nil && !strings.Contains(err.Error(), c.Etcd.PasswordFile+": its first line is empty") {
+			t.Errorf("%q: the password is %q, %v", text, o.Password, err)
+		}
 	}
 }
 

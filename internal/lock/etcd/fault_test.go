@@ -59,20 +59,49 @@ func TestADatabaseThatIsFullRefusesChanges(t *testing.T) {
 	s.held(c)
 }
 
-// etcd drops the tokens of its users at a restart. The client requests new ones.
+// The server sends a transaction again at once, except after a refusal. Replies, the page and /readyz have the reason.
+func TestRefusalsAndReasons(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		refusal bool
+		reason  string
+	}{
+		{context.DeadlineExceeded, false, "etcd does not answer"},
+		{rpctypes.ErrTimeout, false, "etcd refuses changes: etcdserver: request timed out"},
+		{rpctypes.ErrAuthFailed, false, "etcd refuses its user and password"},
+		{rpctypes.ErrPermissionDenied, true, "etcd refuses changes: its user has no right to read and write the keys below etcd.prefix"},
+		{rpctypes.ErrNoSpace, true, "etcd has no space left"},
+		{rpctypes.ErrNoLeader, true, "etcd has no leader"},
+		{rpctypes.ErrTooManyRequests, true, "etcd refuses changes: etcdserver: too many requests"},
+		{rpctypes.ErrRequestTooLarge, true, "etcd refuses changes: a request is larger than its --max-request-bytes, which must be 1.5 MiB at least"},
+		{&FormatError{Found: "3"}, false, (&FormatError{Found: "3"}).Error()},
+	} {
+		if refusal, reason := isRefusal(c.err), Reason(c.err); refusal != c.refusal || reason != c.reason {
+			t.Errorf("%v: refusal %v, %q; want %v, %q", c.err, refusal, reason, c.refusal, c.reason)
+		}
+	}
+}
+
+// A server needs no rights but those to the keys below its prefix. etcd drops the tokens of its users at a restart; the client requests new ones.
 func TestEtcdWithPasswords(t *testing.T) {
 	s := newScene(t, 1, "--bcrypt-cost", "4")
 	s.ttl = 10 * time.Second // the server renews its lease every 2.5 s
 	o := s.options()
-	plain := s.open(o)
-	s.must(plain, func(ctx context.Context, client *clientv3.Client) error {
+	all, above := o.Prefix, clientv3.GetPrefixRangeEnd(o.Prefix)
+	s.must(s.open(o), func(ctx context.Context, client *clientv3.Client) error {
 		_, role := client.RoleAdd(ctx, "root")
 		_, user := client.UserAdd(ctx, "root", "secret")
 		_, grant := client.UserGrantRole(ctx, "root", "root")
+		_, servers := client.RoleAdd(ctx, "servers")
+		_, permit := client.RoleGrantPermission(ctx, "servers", all, above, clientv3.PermissionType(clientv3.PermReadWrite))
+		_, server := client.UserAdd(ctx, "server", "secret")
+		_, member := client.UserGrantRole(ctx, "server", "servers")
 		_, enable := client.AuthEnable(ctx)
-		return errors.Join(role, user, grant, enable)
+		return errors.Join(role, user, grant, servers, permit, server, member, enable)
 	})
-	o.User, o.Password = "root", "wrong"
+	o.User, o.Password = "root", "secret"
+	root := s.open(o)
+	o.User, o.Password = "server", "wrong"
 	wrong := Open(o)
 	if err := wrong.Check(t.Context()); !errors.Is(err, rpctypes.ErrAuthFailed) {
 		t.Errorf("with a wrong password: %v", err)
@@ -85,12 +114,19 @@ func TestEtcdWithPasswords(t *testing.T) {
 	s.etcd.Ready()
 	s.release(active, h)
 	s.resign(active)
-	c := s.open(o)
-	active = s.campaign(c)
+	active = s.campaign(s.open(o))
 	s.acquire(active, "/a_lock")
+	s.must(root, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.RoleRevokePermission(ctx, "servers", all, above)
+		return err
+	})
+	s.until("it reports that its user has no right", func() bool {
+		err := active.Ready()
+		return isSuspended(err) && strings.Contains(err.Error(), Reason(rpctypes.ErrPermissionDenied))
+	})
 	// A server whose password etcd refuses ends: another one may be active, and its next start reads the new password.
-	s.must(c, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.UserChangePassword(ctx, "root", "other")
+	s.must(root, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.UserChangePassword(ctx, "server", "other")
 		return err
 	})
 	if err := s.over(active); !errors.Is(err, ErrDeposed) {

@@ -10,15 +10,15 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// coder writes a line, or reads one. The caller names the values one by one, in the order of the form, so one list of them serves for both.
+// coder writes a line, or reads one. Its methods take pointers to the fields, in the order of the line, so one list of fields serves for both.
 type coder struct {
 	reading bool
-	b       []byte // the line so far, or what is left to read
+	b       []byte // the line so far, or the rest to read
 	length  int    // of the line to read
-	err     error  // the first fault in what is read; b is empty then
+	err     error  // the first fault of the line to read; b is empty then
 }
 
-// fail records that something else belongs at the place that coder reads.
+// fail records that the rest does not begin with what belongs there. Only the first call counts.
 func (c *coder) fail(want string) {
 	if c.err == nil {
 		c.err = fmt.Errorf("at byte %d: want %s", c.length-len(c.b)+1, want)
@@ -26,7 +26,7 @@ func (c *coder) fail(want string) {
 	c.b = nil
 }
 
-// record codes a record behind its kind.
+// record codes a record, and when it writes, also the kind.
 func (c *coder) record(r *lock.Record, held *time.Duration) {
 	h := &r.Hold
 	if !c.reading {
@@ -73,7 +73,7 @@ func (c *coder) owner(key string, o *lock.Owner) {
 	text(c, " as=", &o.JobKey)
 }
 
-// hold codes the fields of a hold that only grants, changes and holds have.
+// hold codes the fields of a hold that only lines of the kinds Granted, Changed and Held have. at is the time of the line.
 func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	c.instant(" acquired=", &h.Acquired, at)
 	c.instant(" renewed=", &h.Renewed, h.Acquired)
@@ -101,8 +101,8 @@ func (c *coder) hold(h *lock.Hold, at lock.Instant) {
 	c.flag(" allow_cwd", &r.AllowCwd)
 }
 
-// key codes the text before a value, and reports whether the value is present; when it writes, that is has. A blank or nothing is no key: the
-// value is always present.
+// key codes the text before a value, and reports whether the value is in the line. When it writes, has decides. After a blank or nothing the value
+// is always in the line.
 func (c *coder) key(key string, has bool) bool {
 	always := key == " " || key == ""
 	if has = has || always; !c.reading {
@@ -120,7 +120,7 @@ func (c *coder) key(key string, has bool) bool {
 }
 
 func (c *coder) flag(key string, value *bool) {
-	if has := c.key(key, *value); c.reading { // others may read a rule that is being written
+	if has := c.key(key, *value); c.reading { // other goroutines may read the rule while it is written to a line
 		*value = has
 	}
 }
@@ -181,7 +181,7 @@ func (c *coder) duration(key string, d *time.Duration) {
 	}
 }
 
-// instant codes a time of the wall clock, and the time since the boot with its sign. If it is left out, it is the moment absent.
+// instant codes a time: the wall clock, and the time since boot with its sign. A time that is equal to absent is left out.
 func (c *coder) instant(key string, at *lock.Instant, absent lock.Instant) {
 	if !c.key(key, at.Boot != absent.Boot || !at.Wall.Equal(absent.Wall)) {
 		if c.reading {
@@ -232,7 +232,7 @@ func text[S ~string](c *coder, key string, s *S) {
 	*s, c.b = S(decoded), c.b[len(encoded):]
 }
 
-// AppendText appends a text as it is in a line.
+// AppendText appends a text in the form that it has in a line.
 func AppendText(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	done := 0

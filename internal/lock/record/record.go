@@ -1,18 +1,19 @@
-// Package record is the text form of lock records. The journal, etcd and the history of both have it.
+// Package record is the text form of lock records, one line for each. The journal, the values in etcd and both histories consist of such lines.
 //
-// Its types: [Append], [AppendEntry] and [AppendHold] write a line, [Line.Decode] reads it. [Seal] and [Open] add the checksum to a line and
-// check it. A line is one record:
+// [Append], [AppendEntry] and [AppendHold] write a line, and [Line.Decode] reads it. [Seal] adds the checksum to a text, and [Open] checks and
+// removes it. A line:
 //
 //	grant /locks/a_lock 12 acquire 1764345384123456789+10801234567 ada 192.0.2.1 3-17 rule=/locks/** 86400s 1800s 60s 0 release user 1a2b3c4d
 //
 // It begins with the kind, the name, the token, the cause and the time, then account, address and session of the hold's owner. Fields with a
-// key follow, in the order of coder.record; those with a zero value are left out. A rule is its match, max_age, max_idle, grace, lock_delay,
-// on_disconnect and release. The last word is the CRC-32C of the text before it. A time
-// is the nanoseconds since 1970, and behind a sign those since the boot. A duration is in nanoseconds, or in seconds with an s. Bytes of a text
-// that are not visible ASCII, and '%', are percent-encoded: names are bytes.
+// key follow, in the order of coder.record; a field with a zero value is left out. A rule has its match, max_age, max_idle, grace, lock_delay,
+// on_disconnect and release. The last word is the CRC-32C of the text before the blank.
 //
-// Guarantees: Decode returns what Append wrote, or nothing and an error that names the byte and what belongs there. A line that was cut, or has a
-// wrong bit, is an error. A line has no zero byte and no newline.
+// A time is the nanoseconds since 1970, then a sign and the nanoseconds since boot. A duration is in nanoseconds, or in seconds with an s. In a
+// text, '%' and each byte that is not visible ASCII are percent-encoded, because a name may have any bytes.
+//
+// Guarantees: Decode returns what Append wrote, or a zero Line and an error with the byte's position and what belongs there. A line that was cut, or has
+// a wrong bit, is an error. A line has no zero byte and no newline.
 package record
 
 import (
@@ -26,10 +27,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// Held is the kind of a line with a hold that stands, in addition to the kinds of records. It has no cause, and its time is that of the grant.
+// Held is the kind of a line that is a hold and not a change of one. It has no cause, and its time is that of the grant.
 const Held = lock.Published + 1
 
-// kinds are the beginnings of the lines of each kind.
+// kinds has the first word of each kind's lines.
 var kinds = [...]string{lock.Granted: "grant ", lock.Ended: "end ", lock.Changed: "change ", lock.Published: "publish ", Held: "held "}
 
 // Line is a line that was read.
@@ -41,8 +42,8 @@ type Line struct {
 // Append appends the line of a record, without a newline.
 func Append(b []byte, r *lock.Record) []byte { return appendRecord(b, r, age(r)) }
 
-// AppendEntry appends the line of a record's entry in the history: a record without the rule and the directory of its hold, and with its time by
-// the wall clock only.
+// AppendEntry appends the line of a record's entry in the history. It lacks the rule and the directory of the hold, and its time is that of the wall
+// clock only.
 func AppendEntry(b []byte, r *lock.Record) []byte {
 	h, at := &r.Hold, lock.Instant{Wall: r.At.Wall}
 	return appendRecord(b, &lock.Record{
@@ -112,7 +113,7 @@ var checksums = crc32.MakeTable(crc32.Castagnoli)
 // sumLength is the length of what Seal appends.
 const sumLength = len(" 01234567")
 
-// Seal appends the checksum of b[from:].
+// Seal appends a blank and the checksum of b[from:].
 func Seal(b []byte, from int) []byte { return appendSum(b, b[from:]) }
 
 func appendSum(b, of []byte) []byte {
@@ -121,7 +122,7 @@ func appendSum(b, of []byte) []byte {
 	return hex.AppendEncode(append(b, ' '), sum[:])
 }
 
-// Open returns a sealed text without its checksum, or an error if the checksum is wrong.
+// Open returns the text that Seal sealed, or an error if the checksum is wrong.
 func Open(text []byte) ([]byte, error) {
 	body := text[:max(0, len(text)-sumLength)]
 	if found, want := text[len(body):], appendSum(nil, body); !bytes.Equal(found, want) {
