@@ -178,7 +178,7 @@ func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 		{lock.Owner{Account: "a", Address: here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: "::ffff:" + here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: elsewhere}, true, "user"},
-		{lock.Owner{Account: "a", Address: here, JobKey: "x"}, true, "address user"},
+		{lock.Owner{Account: "a", Address: here, JobKey: "x"}, true, none},
 		{lock.Owner{Account: "b", Address: here, JobKey: "job"}, true, none},
 	} {
 		for policy := range strings.FieldsSeq(all) {
@@ -216,6 +216,15 @@ func TestAnotherConnectionOfTheClientReleases(t *testing.T) {
 	s.clock.Advance(time.Second)
 	second.Work()
 	s.release(second, "/locks/x", nil)
+	s.is(second.SetJobKey("second"), nil)
+	s.is(first.SetJobKey("first"), nil)
+	s.acquire(first, "/locks/z")
+	s.clock.Advance(time.Second)
+	second.Work()
+	s.release(second, "/locks/z", lock.ErrNotYours)
+	s.is(first.SetJobKey(""), nil)
+	s.is(second.SetJobKey(""), nil)
+	s.release(first, "/locks/z", nil)
 	s.refused(third, "/locks/y", lock.ErrHeld) // so there is another program
 	s.release(second, "/locks/y", lock.ErrNotYours)
 }
