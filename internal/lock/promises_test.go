@@ -329,6 +329,46 @@ func TestWaitersGetTheLockInOrder(t *testing.T) {
 	}
 }
 
+func TestASessionKeepsItsPlaceAfterItsWait(t *testing.T) {
+	same := func(_ *scene, _, first *lock.Session) *lock.Session { return first }
+	opened := func(account, jobKey string) func(*scene, *lock.Session, *lock.Session) *lock.Session {
+		return func(s *scene, _, _ *lock.Session) *lock.Session { return s.open(account, jobKey) }
+	}
+	for name, test := range map[string]struct {
+		pause time.Duration
+		again func(s *scene, holder, first *lock.Session) *lock.Session // the session that asks again
+		kept  bool
+	}{
+		"the session asks again":                {4 * time.Second, same, true},
+		"its job asks again":                    {4 * time.Second, opened("b", "job"), true},
+		"it comes back too late":                {5 * time.Second, same, false},
+		"another job of its account asks":       {time.Second, opened("b", "other"), false},
+		"another account asks with its job key": {time.Second, opened("c", "job"), false},
+		"it has held the lock since": {time.Second, func(s *scene, holder, first *lock.Session) *lock.Session {
+			s.release(holder, "/locks/x", nil)
+			s.acquire(first, "/locks/x")
+			s.release(first, "/locks/x", nil)
+			s.acquire(holder, "/locks/x")
+			return first
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Wait: 20 * time.Second}})
+			holder, first := s.open("a"), s.open("b", "job")
+			s.acquire(holder, "/locks/x")
+			s.queue(first, "/locks/x")
+			s.pass(20*time.Second + test.pause)
+			again := test.again(s, holder, first)
+			second := s.queue(s.open("d"), "/locks/x")
+			s.queue(again, "/locks/x")
+			s.release(holder, "/locks/x", nil)
+			if _, done, _ := second.Poll(s.ctx); done == test.kept {
+				t.Errorf("the session that asked later has the lock: %v", done)
+			}
+		})
+	}
+}
+
 func TestAnAccountIsRefusedMoreLocksThanItMayHold(t *testing.T) {
 	s := newScene(t)
 	s.acquire(s.open("a"), "/locks/x", "/locks/y")

@@ -178,7 +178,8 @@ func (s *Session) Work() {
 // A session with the account and job key of the hold, but not the acquiring session, adopts the hold: it gets a new hold with a new token
 // and a full age. adopted is the old token, which no longer stands.
 //
-// A free lock goes to the first waiting session, otherwise to the next caller.
+// A free lock goes to the first waiting session, otherwise to the next caller. If a wait of the session, or of one with its account and job
+// key, ended by time less than five seconds ago, it has the place of that wait.
 //
 // The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *HostError (all match
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if
