@@ -145,8 +145,8 @@ func (st *State) armAll(n *node) {
 	}
 }
 
-// next decides the first timer that is due, and returns false if none is. It ends a hold, a wait, a place, or a time without grants, or sets the timer
-// later. The caller applies the outcome and calls next again.
+// next decides the first timer that is due, and returns false if none is. It ends a hold, a wait, a place, or a time without grants, or
+// sets the timer later. The caller applies the outcome and calls next again.
 func (st *State) next(now Instant, out *outcome) bool {
 	if st.timers.next() > now.Boot {
 		return false
