@@ -48,6 +48,41 @@ func TestMkdWaitsForItsTurn(t *testing.T) {
 		reader2 SITE LOCK INFO /locks/y => 211-*\n shared by reader@127.0.0.1 *\n type=lock;*;shared=yes;*;mine=no;*\n type=lock;*;mine=session;*\n211 End`, patient)
 }
 
+func TestAWaitThatEndedKeepsItsPlace(t *testing.T) {
+	inBothModes(t, `
+		boss MKD /locks/x => 257 *
+		a SITE WAIT 20 => 200 *
+		a MKD /locks/x ...
+		- waiting /locks/x 1
+		- pass 15s
+		b MKD /locks/x ...
+		- waiting /locks/x 2
+		- pass 5s
+		a => 550 /locks/x: waited 20s: held by boss@*; place 1 of 2 in the queue, *
+		a SITE LOCK INFO /locks/x => 211-*\n held by *\n 1 in the queue\n your place 1 of 2 in the queue, kept for 5s\n type=lock;*;waiting=1;place=1;mkd=later; /locks/x\n211 End
+		- pass 4s
+		a MKD /locks/x ...
+		- waiting /locks/x 2
+		boss RMD /locks/x => 250 *
+		a => 257 *
+		# b has the lock next: a has used its place
+		a RMD /locks/x => 250 *
+		b => 257 *
+		# a client that does not come back loses it
+		a MKD /locks/x ...
+		- waiting /locks/x 1
+		a2 MKD /locks/x ...
+		- waiting /locks/x 2
+		- pass 20s
+		a => 550 /locks/x: waited 20s: *
+		- pass 5s
+		a SITE LOCK INFO /locks/x => 211-*\n held by *\n 1 in the queue\n type=lock;*;waiting=1;mkd=later; /locks/x\n211 End
+		a MKD /locks/x ...
+		- waiting /locks/x 2
+		b RMD /locks/x => 250 *
+		a2 => 257 *`, patient)
+}
+
 func TestAWaitingMkdIsWithdrawn(t *testing.T) {
 	plays(t, `
 		a MKD /locks/x => 257 *

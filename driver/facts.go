@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 // factNames are the facts of a lock, as FEAT lists them. docs/locks.md explains each.
-const factNames = "type;token;account;address;note;since;held;expires;left;longest;age;idle;grace;shared;automatic;mine;adopted;waiting;mkd;"
+const factNames = "type;token;account;address;note;since;held;expires;left;longest;age;idle;grace;shared;automatic;mine;adopted;waiting;place;mkd;"
 
 // factTime is a time-val of RFC 3659 section 2.3.
 const factTime = "20060102150405.000"
@@ -40,6 +41,9 @@ func (f *facts) seconds(name string, d time.Duration) {
 func factLines(view string, v lock.View, now lock.Instant) (lines []string) {
 	line := func(f *facts) {
 		f.add("waiting", strconv.Itoa(v.Waiting))
+		if v.Place.At > 0 {
+			f.add("place", strconv.Itoa(v.Place.At))
+		}
 		f.add("mkd", nextMkd(v.Next))
 		lines = append(lines, " "+f.String()+" "+view)
 	}
@@ -150,6 +154,9 @@ func (c *client) siteLockInfo(param string) control.Reply {
 			}
 		}
 		lines := lockLines(v.Status)
+		if v.Place.At > 0 {
+			lines = append(lines, fmt.Sprintf(" your place %d of %d in the queue, kept for %s", v.Place.At, v.Place.Of, v.Kept.Round(time.Second)))
+		}
 		switch {
 		case !held && v.Next == nil:
 			lines = append(lines, " not held")

@@ -244,6 +244,28 @@ func TestAnUploadNeverReplacesALock(t *testing.T) {
 		- file /old_lock 3`)
 }
 
+// The sessions have one account and address.
+func TestADifferentJobKeyReleasesNothing(t *testing.T) {
+	inBothModes(t, `
+		a SITE LOCK AS one => 200 *
+		a MKD /locks/x => 257 *
+		a3 SITE LOCK AS two => 200 *
+		a3 MKD /locks/x => 550 /locks/x: held by *
+		- close a
+		a3 RMD /locks/x => 550 /locks/x: not yours: held by phoneacc@127.0.0.1 for 0s, your account but another job key
+		a3 STOR /locks/x/f <<< x => 550 *: lies in the lock /locks/x, *
+		- held /locks/x
+		a2 RMD /locks/x => 250 *
+		# the transfer of a program with several connections
+		a SITE LOCK AS one => 200 *
+		a4 SITE LOCK AS two => 200 *
+		a MKD /locks/y => 257 *
+		- pass 1s
+		a4 STOR /f <<< x => 226 *
+		a4 RMD /locks/y => 550 /locks/y: not yours: *
+		a RMD /locks/y => 250 *`)
+}
+
 // A program on the host makes a directory with the name of a held lock that has none.
 func TestADirectoryOfTheHostWithTheNameOfAHeldLock(t *testing.T) {
 	plays(t, `

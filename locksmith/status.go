@@ -147,8 +147,8 @@ const (
 	FeatureMaxAge Feature = "max age"
 	// FeatureShared: several clients can hold one lock (Options.Shared).
 	FeatureShared Feature = "shared"
-	// FeatureQueue: waiting clients get the lock in the order in which they asked; a restart of the server forgets the order. Without it, Acquire
-	// tries at random times.
+	// FeatureQueue: waiting clients get the lock in the order in which they asked, also over several tries of one Acquire; a restart of the server
+	// forgets the order. Without it, Acquire tries at random times.
 	FeatureQueue Feature = "queue"
 	// FeatureStaged: the server publishes an upload in one step. Without it, Put uploads to a temporary name and renames it.
 	FeatureStaged Feature = "staged uploads"

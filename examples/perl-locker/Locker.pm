@@ -42,11 +42,18 @@ sub ftp {
         @$self{qw(ftp pid job_key)} = (undef, $$, guid());
     }
     return $self->{ftp} if $self->{ftp} && defined $self->{ftp}->pwd;
+    my $ftp = $self->connected;
+    $ftp->site('LOCK', 'AS', $self->{job_key});
+    return $self->{ftp} = $ftp;
+}
+
+# connected returns a new session without a job key.
+sub connected {
+    my $self = shift;
     my $ftp = Net::FTP->new($self->{host}, Port => $self->{port}) or die "cannot connect: $@\n";
     $ftp->login($self->{user}, $self->{password}) or die 'cannot log in: ', $ftp->message;
     $ftp->binary;
-    $ftp->site('LOCK', 'AS', $self->{job_key});
-    return $self->{ftp} = $ftp;
+    return $ftp;
 }
 
 # lock(NAME, { expires => seconds (default 3600), wait => seconds (default 0) }) returns a Locker::Lock or dies. The server's rule can set
@@ -107,14 +114,16 @@ sub names {
 }
 
 # purge_dead releases the locks of dead processes of this machine before they expire, and returns their names. Locks of living processes
-# stay, because the server refuses to release them while their session is open. The server itself ends expired locks.
+# stay, because the server refuses to release them while their session is open. The server itself ends expired locks. A session with another
+# job key than the lock's could release none, so purge_dead uses one without a job key.
 sub purge_dead {
     my $self = shift;
+    my $ftp = $self->connected;
     my @purged;
     for my $name ($self->names) {
         my $by = $self->locked_by($name);
         next unless $by && $by->{pid} && $by->{host} eq hostname() && !kill(0, $by->{pid}) && $!{ESRCH};
-        push @purged, $name if release($self->ftp, $self->path($name));
+        push @purged, $name if release($ftp, $self->path($name));
     }
     return @purged;
 }

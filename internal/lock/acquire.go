@@ -258,7 +258,7 @@ func (s *sessionState) shares(rule *compiledRule) bool {
 }
 
 // conflict returns the reason against a grant now, or nil: the lock is held or delayed, others came earlier, or the limit is reached. Its
-// cost does not depend on the number of waiting sessions.
+// cost does not depend on the number of waiting sessions, only on that of places.
 func (st *State) conflict(a *acquisition, rule *compiledRule, now Instant) waitableError {
 	n := st.nodes[a.name]
 	if n == nil {
@@ -273,10 +273,19 @@ func (st *State) conflict(a *acquisition, rule *compiledRule, now Instant) waita
 	if len(n.queue) > 0 && n.blocked != nil {
 		return n.blocked.err.heldError(now)
 	}
-	if len(n.queue) > 0 && n.queue[0] != a.waiter {
+	if len(n.queue) > 0 && a.comesAfter(n.queue[0]) {
 		return &QueuedError{Refusal: Refusal{Name: a.name}, Next: n.queue[0].session.owner}
 	}
 	return st.overLimit(a, rule, n)
+}
+
+// comesAfter reports whether the first session of a queue asked before this one.
+func (a *acquisition) comesAfter(first *waiter) bool {
+	if a.waiter != nil {
+		return a.waiter != first
+	}
+	place := first.node.placeOf(a.session)
+	return place == nil || place.ticket > first.ticket
 }
 
 // heldAt reports whether the holds of n prevent a grant. One session cannot hold a lock twice.

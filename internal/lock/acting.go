@@ -10,13 +10,14 @@ type actReason uint8
 
 const (
 	stranger  actReason = iota
-	byAccount           // the acquiring session of the same account has ended, and the rule accepts that, or that from the same address
+	byAccount           // the acquiring session has ended; the rule lets its account (ReleaseUser) or account and address (ReleaseAddress) act
 	byJobKey            // the same account and job key on another connection
 	bySession           // it acquired it
 )
 
-// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and job key; or the acquiring session has ended, this session never lost a hold of the name, and the
-// account is the same, with release = address also the address. holdOf returns bySession itself, without a search.
+// reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and job key; or the acquiring
+// session has ended, and the account is the same, with release = address also the address. The last reason does not count for a session that
+// lost a hold of the name, or has another job key. holdOf returns bySession itself, without a search.
 func (s *sessionState) reasonFor(h *liveHold) actReason {
 	o := h.Owner
 	switch {
@@ -32,9 +33,7 @@ func (s *sessionState) reasonFor(h *liveHold) actReason {
 		return stranger
 	case s.sameJobKey(h):
 		return byJobKey
-	case !h.session.closed:
-		return stranger
-	case s.hasLost(h.Name):
+	case !h.session.closed, s.hasLost(h.Name), s.otherJobKey(h):
 		return stranger
 	case h.Rule.Release == ReleaseAddress && s.sameClient(h.session), h.Rule.Release == ReleaseUser:
 		return byAccount
@@ -47,6 +46,11 @@ func (s *sessionState) sameJobKey(h *liveHold) bool {
 	return h.Owner.JobKey != "" && h.Owner.JobKey == s.owner.JobKey
 }
 
+// otherJobKey reports whether the session and the hold have different job keys, so they belong to different jobs.
+func (s *sessionState) otherJobKey(h *liveHold) bool {
+	return s.owner.JobKey != "" && h.Owner.JobKey != "" && s.owner.JobKey != h.Owner.JobKey
+}
+
 // sameClient reports whether two sessions have one account and address.
 func (s *sessionState) sameClient(t *sessionState) bool {
 	return s.owner.Account == t.owner.Account && s.network == t.network
@@ -56,7 +60,7 @@ func (s *sessionState) sameClient(t *sessionState) bool {
 // the hold, see [ReleaseAddress].
 func (st *State) sameProgram(s *sessionState, h *liveHold) bool {
 	switch {
-	case h.Rule.Release != ReleaseAddress || h.contested || !s.sameClient(h.session):
+	case h.Rule.Release != ReleaseAddress || h.contested || !s.sameClient(h.session) || s.otherJobKey(h):
 		return false
 	case s.worked == 0 || s.worked < h.Acquired.Boot:
 		return false
@@ -127,8 +131,12 @@ func (st *State) holdOf(s *sessionState, name Name, now Instant) (best *liveHold
 		return nil, stranger, ErrNotHeld
 	}
 	h := holds[0]
-	elsewhere := h.Rule.Release == ReleaseAddress && h.Owner.Account == s.owner.Account && h.session.network != s.network
-	return nil, stranger, &NotYoursError{Name: name, Holder: h.Owner, Held: max(0, now.Boot-h.Acquired.Boot), Elsewhere: elsewhere}
+	refused := &NotYoursError{Name: name, Holder: h.Owner, Held: max(0, now.Boot-h.Acquired.Boot)}
+	if h.Owner.Account == s.owner.Account {
+		refused.OtherJobKey = s.otherJobKey(h)
+		refused.Elsewhere = !refused.OtherJobKey && h.Rule.Release == ReleaseAddress && h.session.network != s.network
+	}
+	return nil, stranger, refused
 }
 
 // releasable returns the hold of the name that the session may release. The errors are those of holdOf.

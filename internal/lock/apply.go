@@ -62,6 +62,8 @@ func (st *State) applyGranted(r *Record) {
 	if w := r.waiter; w != nil {
 		st.applyUnqueued(w, nil)
 		w.granted = &h.Hold
+	} else if place := n.placeOf(h.session); place != nil {
+		st.applyPlaceLost(place)
 	}
 }
 
@@ -186,7 +188,17 @@ func (st *State) applyQueued(w *waiter) {
 	w.node, w.timer.waiter = n, w
 	st.tickets++
 	w.ticket = st.tickets
-	n.queue = append(n.queue, w)
+	place := n.placeOf(w.session)
+	if place != nil {
+		w.ticket = place.ticket
+	}
+	n.queue = insertByTicket(n.queue, w)
+	if place != nil {
+		st.applyPlaceLost(place)
+	}
+	if n.queue[0] == w && len(n.queue) > 1 { // it may share the lock now, which the next one could not
+		st.markDirty(n)
+	}
 	st.queues[n] = struct{}{}
 	st.joinPool(w)
 	if w.session.waiters == nil {
@@ -220,6 +232,28 @@ func (st *State) applyUnqueued(w *waiter, why error) {
 	st.markDirty(n)
 	st.prune(n)
 }
+
+// applyPlaceKept keeps the place of a session whose wait has ended.
+func (st *State) applyPlaceKept(w *waiter, until Time) {
+	w.node = st.addNode(w.name) // the end of the wait may have removed it
+	w.node.places = insertByTicket(w.node.places, w)
+	st.timers.set(&w.timer, until)
+}
+
+// applyPlaceLost ends the place of a session.
+func (st *State) applyPlaceLost(w *waiter) {
+	st.timers.remove(&w.timer)
+	w.node.places = withoutWaiter(w.node.places, w)
+	st.prune(w.node)
+}
+
+// insertByTicket adds a waiter to a list in the order of tickets.
+func insertByTicket(waiters []*waiter, w *waiter) []*waiter {
+	i, _ := slices.BinarySearchFunc(waiters, w, byTicket)
+	return slices.Insert(waiters, i, w)
+}
+
+func byTicket(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) }
 
 func withoutWaiter(waiters []*waiter, w *waiter) []*waiter {
 	if i := slices.Index(waiters, w); i >= 0 {

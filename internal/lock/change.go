@@ -27,6 +27,19 @@ type unqueued struct {
 
 func (d unqueued) applyTo(st *State) { st.applyUnqueued(d.w, d.why) }
 
+// placeKept keeps the place of a session whose wait has ended, until a time.
+type placeKept struct {
+	w     *waiter
+	until Time
+}
+
+func (d placeKept) applyTo(st *State) { st.applyPlaceKept(d.w, d.until) }
+
+// placeLost ends the place of a session that did not ask again in time.
+type placeLost struct{ w *waiter }
+
+func (d placeLost) applyTo(st *State) { st.applyPlaceLost(d.w) }
+
 // writeBegun begins a write.
 type writeBegun struct{ scope writeScope }
 

@@ -112,16 +112,20 @@ func (e *DelayedError) Error() string {
 // NotYoursError reports that another client holds the lock that a session wanted to release, renew
 // or use. It matches ErrNotYours.
 type NotYoursError struct {
-	Name      Name
-	Holder    Owner
-	Held      time.Duration // since it was acquired
-	Elsewhere bool          // the session's account holds it from another address, and the rule requires the same one (ReleaseAddress)
+	Name        Name
+	Holder      Owner
+	Held        time.Duration // since it was acquired
+	OtherJobKey bool          // the session's account holds it with another job key
+	Elsewhere   bool          // the session's account holds it from another address, and the rule requires the same one (ReleaseAddress)
 }
 
 // Error is of the form "not yours: held by phoneacc@10.0.0.5 for 12s".
 func (e *NotYoursError) Error() string {
 	text := "not yours: held by " + e.Holder.String() + " for " + seconds(e.Held)
-	if e.Elsewhere {
+	switch {
+	case e.OtherJobKey:
+		text += ", your account but another job key"
+	case e.Elsewhere:
 		text += ", your account but another address"
 	}
 	return text

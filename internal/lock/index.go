@@ -1,9 +1,6 @@
 package lock
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // The functions of this file update the counters and indexes of a State. apply and its parts call them, and the table calls markDirty.
 
@@ -70,8 +67,7 @@ func (st *State) joinPool(w *waiter) {
 	w.pool = st.poolOf(w.node.name)
 	if w.pool != nil {
 		st.pools[w.pool.key] = w.pool
-		i, _ := slices.BinarySearchFunc(w.pool.queue, w, func(a, b *waiter) int { return cmp.Compare(a.ticket, b.ticket) })
-		w.pool.queue = slices.Insert(w.pool.queue, i, w)
+		w.pool.queue = insertByTicket(w.pool.queue, w)
 	}
 }
 
@@ -105,7 +101,7 @@ func (st *State) addNode(name Name) *node {
 // its node again.
 func (st *State) prune(n *node) {
 	for n.parent != nil && len(n.holds) == 0 && n.claim == nil && n.pins == 0 && len(n.children) == 0 &&
-		n.delay == 0 && n.blocked == nil && len(n.queue) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
+		n.delay == 0 && n.blocked == nil && len(n.queue)+len(n.places) == 0 && st.nodes[n.name] == n && !st.rules.isPrefix(n.name) {
 		delete(st.nodes, n.name)
 		delete(n.parent.children, n.name)
 		st.timers.remove(&n.timer)
@@ -159,6 +155,6 @@ func (st *State) reoffer(n *node) {
 			below = append(below, q)
 		}
 	}
-	slices.SortFunc(below, func(a, b *node) int { return cmp.Compare(a.queue[0].ticket, b.queue[0].ticket) })
+	slices.SortFunc(below, func(a, b *node) int { return byTicket(a.queue[0], b.queue[0]) })
 	st.dirty = append(st.dirty, below...)
 }

@@ -36,7 +36,8 @@ type model struct {
 	pins     []writeScope    // writes under way
 	last     Token           // the largest token that was granted
 	tokens   map[Token]Name  // every token that was granted, with its name
-	next     map[Name]uint64 // the ticket of the last session that was served from a queue
+	turns    map[*waiter]int // the time of the first request of each session that waits or waited, as a number
+	places   []modelPlace    // of waits that ended by time
 	lines    []string        // what was done, for a failure
 	invalid  bool            // the server is suspended
 	undoable []Hold          // grants that may still be undone
@@ -78,7 +79,7 @@ func TestModel(t *testing.T) {
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
-		tokens: make(map[Token]Name), next: make(map[Name]uint64), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
+		tokens: make(map[Token]Name), turns: make(map[*waiter]int), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
 		undone: make(map[Token]bool),
 	}
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
@@ -156,11 +157,12 @@ func (m *model) observe(r *Record) {
 	case Ended:
 		delete(m.holds, r.Hold.Token)
 	}
-	if w := r.waiter; r.Kind == Granted && w != nil {
-		if w.ticket <= m.next[r.Hold.Name] {
-			m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
-		}
-		m.next[r.Hold.Name] = w.ticket
+	switch w := r.waiter; {
+	case r.Kind != Granted:
+	case w == nil:
+		m.usePlace(m.table.st.sessions[r.Hold.Owner.Session], r.Hold.Name)
+	case m.anyBefore(m.turns[w], r.Hold.Name):
+		m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
 	}
 	for _, pin := range m.pins {
 		if slices.Contains(pin.pins, r.Hold.Name) && r.Kind != Changed && len(m.table.st.nodes[r.Hold.Name].holds) != 1 {
@@ -170,6 +172,54 @@ func (m *model) observe(r *Record) {
 			m.fail("%s was granted during a write", r.Hold.Name)
 		}
 	}
+}
+
+// modelPlace is a place in a queue after the wait has ended.
+type modelPlace struct {
+	session *sessionState
+	name    Name
+	turn    int
+	ended   Time
+}
+
+// placeFor returns the index of the earliest place of the session's job for the name, or -1.
+func (m *model) placeFor(s *sessionState, name Name) (found int) {
+	found = -1
+	for i, p := range m.places {
+		job := p.session == s || p.session.owner.Account == s.owner.Account && p.session.owner.JobKey == s.owner.JobKey && s.owner.JobKey != ""
+		if job && p.name == name && (found < 0 || p.turn < m.places[found].turn) {
+			found = i
+		}
+	}
+	return found
+}
+
+// turn returns the turn of a session that asks for a name now.
+func (m *model) turn(s *sessionState, name Name) int {
+	if i := m.placeFor(s, name); i >= 0 {
+		return m.places[i].turn
+	}
+	return len(m.lines) // grows with each request
+}
+
+// usePlace ends the place of a session, if it has one.
+func (m *model) usePlace(s *sessionState, name Name) {
+	if i := m.placeFor(s, name); i >= 0 {
+		m.places = slices.Delete(m.places, i, i+1)
+	}
+}
+
+// anyBefore reports whether a session that waits for the name has an earlier turn.
+func (m *model) anyBefore(turn int, name Name) bool {
+	n := m.table.st.nodes[name]
+	return n != nil && slices.ContainsFunc(n.queue, func(w *waiter) bool { return m.turns[w] < turn })
+}
+
+// queued notes a session that starts to wait.
+func (m *model) queued(s *Session, w *waiter) {
+	m.turns[w] = m.turn(s.s, w.name)
+	m.usePlace(s.s, w.name)
+	m.waiting = append(m.waiting, &Waiting{session: s, waiter: w})
 }
 
 // holdsName reports whether a session has a hold of the name.
@@ -314,6 +364,13 @@ func (m *model) open() {
 
 func (m *model) acquire() {
 	s, name := m.session(), m.name()
+	if len(m.places) > 0 && m.random.IntN(3) == 0 { // it asks again
+		p := m.places[m.random.IntN(len(m.places))]
+		name = p.name
+		if i := slices.IndexFunc(m.sessions, func(s *Session) bool { return s.s == p.session }); i >= 0 {
+			s = m.sessions[i]
+		}
+	}
 	var wake func()
 	if m.random.IntN(2) == 0 {
 		wake = func() {}
@@ -333,10 +390,7 @@ func (m *model) acquire() {
 	if m.invalid {
 		return
 	}
-	queued := 0
-	if n := m.table.st.nodes[name]; n != nil {
-		queued = len(n.queue)
-	}
+	late := m.anyBefore(m.turn(s.s, name), name)
 	r, err := m.try(func(now Instant, out *outcome) {
 		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: m.random.IntN(2) == 0, vacancies: m.table.st.vacancies.Load()}
 		m.table.st.acquire(a, now, out)
@@ -344,8 +398,8 @@ func (m *model) acquire() {
 	switch {
 	case err != nil:
 	case r.waiter != nil:
-		m.waiting = append(m.waiting, &Waiting{session: s, waiter: r.waiter})
-	case queued > 0 && r.adopted == 0 && !slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token }):
+		m.queued(s, r.waiter)
+	case late && r.adopted == 0 && !slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token }):
 		m.fail("%s went to a session that came later than those that wait", name)
 	case r.claim == nil:
 		if len(before) > 0 && !r.granted.Shared && r.adopted == 0 && before[0].Token != r.granted.Token {
@@ -381,9 +435,13 @@ func (m *model) finish(i int) {
 		failed = ErrDirectoryGone
 	}
 	m.note("directory of %s, kind %d: %v", c.record.Hold.Name, c.kind, failed)
-	m.try(func(now Instant, out *outcome) {
+	r, _ := m.try(func(now Instant, out *outcome) {
 		m.table.st.completed(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
 	})
+	if w := r.waiter; w != nil { // for a directory of the host
+		i := slices.IndexFunc(m.sessions, func(s *Session) bool { return s.s == w.session })
+		m.queued(m.sessions[i], w)
+	}
 }
 
 func (m *model) close() {
@@ -452,6 +510,7 @@ func (m *model) settle() {
 	if !m.log.full {
 		m.table.serveUnserved(context.Background())
 	}
+	m.places = slices.DeleteFunc(m.places, func(p modelPlace) bool { return m.clock.Now().Boot >= p.ended+5*time.Second })
 	if tasks, _ := m.table.decideDue(); len(tasks) > 0 {
 		m.tasks = append(m.tasks, tasks...)
 	}
@@ -459,6 +518,10 @@ func (m *model) settle() {
 		if c := w.waiter.claim; c != nil && !c.begun {
 			c.begun = true
 			m.tasks = append(m.tasks, c)
+		}
+		if timeout, ok := w.waiter.err.(*TimeoutError); ok {
+			m.note("%s: %v", w.session.ID(), timeout)
+			m.places = append(m.places, modelPlace{w.session.s, w.waiter.name, m.turns[w.waiter], m.clock.Now().Boot})
 		}
 		return m.isOver(w)
 	})
@@ -532,7 +595,7 @@ func (m *model) check() {
 		if n.below != below[name] {
 			m.fail("%s counts %d names below it, there are %d", name, n.below, below[name])
 		}
-		if n.parent != nil && len(n.holds)+n.pins+len(n.queue) == 0 && len(n.children) == 0 && !st.rules.isPrefix(name) && n.claim == nil && n.delay == 0 && n.blocked == nil {
+		if n.parent != nil && len(n.holds)+n.pins+len(n.queue)+len(n.places) == 0 && len(n.children) == 0 && !st.rules.isPrefix(name) && n.claim == nil && n.delay == 0 && n.blocked == nil {
 			m.fail("%s is remembered for nothing", name)
 		}
 	}
@@ -582,6 +645,14 @@ func (m *model) checkQueue(n *node, now Instant) {
 	for _, w := range n.queue {
 		if w.timer.index == 0 || w.timer.at > max(w.until, now.Boot+retryAfter) {
 			m.fail("%s waits for %s without a timer", w.session.owner, n.name)
+		}
+	}
+	for _, w := range n.places {
+		if !m.invalid && (w.timer.index == 0 || w.timer.at <= now.Boot) {
+			m.fail("%s keeps its place for %s for too long", w.session.owner, n.name)
+		}
+		if m.placeFor(w.session, n.name) < 0 {
+			m.fail("%s has a place for %s again", w.session.owner, n.name)
 		}
 	}
 	if (n.delay > now.Boot || n.blocked != nil) && n.timer.index == 0 {

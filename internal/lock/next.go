@@ -10,6 +10,9 @@ import (
 // retryAfter is the time until the next attempt after a delay by a write under way, members, or a directory of the host.
 const retryAfter = time.Second
 
+// keepPlace is the time for which a session keeps its place in a queue after its wait has ended: the time to send MKD again.
+const keepPlace = 5 * time.Second
+
 // maxBackoff is the longest time between two attempts to end a hold whose directory cannot be removed.
 const maxBackoff = time.Minute
 
@@ -142,8 +145,8 @@ func (st *State) armAll(n *node) {
 	}
 }
 
-// next decides the first timer that is due, and returns false if none is. It ends a hold, a wait, or a time without grants, or sets the timer
-// later. The caller applies the outcome and calls next again.
+// next decides the first timer that is due, and returns false if none is. It ends a hold, a wait, a place, or a time without grants, or
+// sets the timer later. The caller applies the outcome and calls next again.
 func (st *State) next(now Instant, out *outcome) bool {
 	if st.timers.next() > now.Boot {
 		return false
@@ -151,6 +154,8 @@ func (st *State) next(now Instant, out *outcome) bool {
 	switch due := st.timers[0]; {
 	case due.hold != nil:
 		st.endDue(due.hold, now, out)
+	case due.waiter != nil && due.waiter.done:
+		out.do(placeLost{due.waiter})
 	case due.waiter != nil:
 		st.timeOut(due.waiter, now, out)
 	case due.node.delay > now.Boot:
@@ -273,6 +278,7 @@ func (st *State) timeOut(w *waiter, now Instant, out *outcome) {
 		out.setTimer(&w.timer, now.Boot+retryAfter)
 	default:
 		out.unqueue(w, st.timeoutError(w, now))
+		out.do(placeKept{w, later(now.Boot, keepPlace)})
 	}
 }
 

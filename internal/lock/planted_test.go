@@ -13,7 +13,10 @@ var modelBugs = flag.Int("model.bugs", 3, "so many of the planted bugs, drawn at
 var plantedBugs = []planted.Bug{
 	{"a second exclusive hold", "acquire.go", "(!a.session.shares(rule) || !n.shares() || a.session.holds[a.name] != nil)", "false"},
 	{"a token is given twice", "apply.go", "st.last = max(st.last, h.Token)", "st.last = st.last + 0"},
-	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && n.queue[0] != a.waiter {", "if false {"},
+	{"a newcomer overtakes the queue", "acquire.go", "if len(n.queue) > 0 && a.comesAfter(n.queue[0]) {", "if false {"},
+	{"a session that asks again goes to the end of the queue", "apply.go", "w.ticket = place.ticket", "_ = place"},
+	{"a session that got the lock keeps its place", "apply.go", "} else if place := n.placeOf(h.session); place != nil {", "} else if place := n.placeOf(h.session); false {"},
+	{"a place is kept for too long", "next.go", "later(now.Boot, keepPlace)", "later(now.Boot, 2*keepPlace)"},
 	{"the limit is not counted down", "index.go", "p.taken--", "p.taken += 0"},
 	{"the limit is one too high", "state.go", "p.taken >= p.key", "p.taken > p.key"},
 	{"a group ends before its members", "release.go", "case len(n.holds) == 1 && n.below > 0:", "case false:"},

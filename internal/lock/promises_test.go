@@ -178,7 +178,7 @@ func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 		{lock.Owner{Account: "a", Address: here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: "::ffff:" + here}, true, "address user"},
 		{lock.Owner{Account: "a", Address: elsewhere}, true, "user"},
-		{lock.Owner{Account: "a", Address: here, JobKey: "x"}, true, "address user"},
+		{lock.Owner{Account: "a", Address: here, JobKey: "x"}, true, none},
 		{lock.Owner{Account: "b", Address: here, JobKey: "job"}, true, none},
 	} {
 		for policy := range strings.FieldsSeq(all) {
@@ -216,6 +216,15 @@ func TestAnotherConnectionOfTheClientReleases(t *testing.T) {
 	s.clock.Advance(time.Second)
 	second.Work()
 	s.release(second, "/locks/x", nil)
+	s.is(second.SetJobKey("second"), nil)
+	s.is(first.SetJobKey("first"), nil)
+	s.acquire(first, "/locks/z")
+	s.clock.Advance(time.Second)
+	second.Work()
+	s.release(second, "/locks/z", lock.ErrNotYours)
+	s.is(first.SetJobKey(""), nil)
+	s.is(second.SetJobKey(""), nil)
+	s.release(first, "/locks/z", nil)
 	s.refused(third, "/locks/y", lock.ErrHeld) // so there is another program
 	s.release(second, "/locks/y", lock.ErrNotYours)
 }
@@ -317,6 +326,46 @@ func TestWaitersGetTheLockInOrder(t *testing.T) {
 	_, second, _ := last.Poll(s.ctx)
 	if !first || second || err != nil {
 		t.Errorf("the first has it: %v, the second: %v, %v", first, second, err)
+	}
+}
+
+func TestASessionKeepsItsPlaceAfterItsWait(t *testing.T) {
+	same := func(_ *scene, _, first *lock.Session) *lock.Session { return first }
+	opened := func(account, jobKey string) func(*scene, *lock.Session, *lock.Session) *lock.Session {
+		return func(s *scene, _, _ *lock.Session) *lock.Session { return s.open(account, jobKey) }
+	}
+	for name, test := range map[string]struct {
+		pause time.Duration
+		again func(s *scene, holder, first *lock.Session) *lock.Session // the session that asks again
+		kept  bool
+	}{
+		"the session asks again":                {4 * time.Second, same, true},
+		"its job asks again":                    {4 * time.Second, opened("b", "job"), true},
+		"it comes back too late":                {5 * time.Second, same, false},
+		"another job of its account asks":       {time.Second, opened("b", "other"), false},
+		"another account asks with its job key": {time.Second, opened("c", "job"), false},
+		"it has held the lock since": {time.Second, func(s *scene, holder, first *lock.Session) *lock.Session {
+			s.release(holder, "/locks/x", nil)
+			s.acquire(first, "/locks/x")
+			s.release(first, "/locks/x", nil)
+			s.acquire(holder, "/locks/x")
+			return first
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Wait: 20 * time.Second}})
+			holder, first := s.open("a"), s.open("b", "job")
+			s.acquire(holder, "/locks/x")
+			s.queue(first, "/locks/x")
+			s.pass(20*time.Second + test.pause)
+			again := test.again(s, holder, first)
+			second := s.queue(s.open("d"), "/locks/x")
+			s.queue(again, "/locks/x")
+			s.release(holder, "/locks/x", nil)
+			if _, done, _ := second.Poll(s.ctx); done == test.kept {
+				t.Errorf("the session that asked later has the lock: %v", done)
+			}
+		})
 	}
 }
 

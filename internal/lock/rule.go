@@ -8,11 +8,11 @@ type ReleasePolicy string
 // The release policies.
 const (
 	// ReleaseAddress is as ReleaseSession. When the acquiring session has ended, its account from its address (of IPv6: the same /64)
-	// may release the lock, too. While that session is open, such a session may if it did Work since the grant: a program transfers over
-	// several connections. But then no session of that account and address may have been refused the lock since the grant, wait for it,
-	// or have lost it: it would belong to another program.
+	// may release the lock, too, except a session with another job key. While that session is open, such a session may if it did Work
+	// since the grant: a program transfers over several connections. But then no session of that account and address may have been refused
+	// the lock since the grant, wait for it, or have lost it: it would belong to another program.
 	ReleaseAddress ReleasePolicy = "address"
-	ReleaseUser    ReleasePolicy = "user"    // as ReleaseSession; after the end of that session also its account
+	ReleaseUser    ReleasePolicy = "user"    // as ReleaseAddress after the end of that session, from any address
 	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its job key
 	ReleaseAnyone  ReleasePolicy = "anyone"  // every session
 )

@@ -141,8 +141,8 @@ func (s *Session) End() {
 }
 
 // Work is a sign of life of a client that transfers bytes or has changed a file. For the session's own holds it is a Touch. It also
-// counts for the holds of ended sessions of the account that have the session's job key, or come from its address and have a name of which
-// the session never lost a hold. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
+// counts for the holds of ended sessions of the account that have the session's job key, or come from its address and have no other job
+// key and a name of which the session never lost a hold. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
 // send these, too.
 //
 // Its cost grows with the number of holds of the account's ended sessions.
@@ -163,7 +163,7 @@ func (s *Session) Work() {
 			continue
 		}
 		for _, h := range ended.holds {
-			if h.Rule.MaxIdle > 0 && !h.Job && (s.s.sameJobKey(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name)) {
+			if h.Rule.MaxIdle > 0 && !h.Job && (s.s.sameJobKey(h) || s.s.sameClient(h.session) && !s.s.hasLost(h.Name) && !s.s.otherJobKey(h)) {
 				h.idleFrom = now
 			}
 			t.walkLocked(&steps)
@@ -178,7 +178,8 @@ func (s *Session) Work() {
 // A session with the account and job key of the hold, but not the acquiring session, adopts the hold: it gets a new hold with a new token
 // and a full age. adopted is the old token, which no longer stands.
 //
-// A free lock goes to the first waiting session, otherwise to the next caller.
+// A free lock goes to the first waiting session, otherwise to the next caller. If a wait of the session, or of one with its account and job
+// key, ended by time less than five seconds ago, it has the place of that wait.
 //
 // The errors are a *HeldError, a *DelayedError, a *QueuedError, a *LimitError and a *HostError (all match
 // ErrHeld); a *ProtectedError if the name lies in another job's lock, see [MemberPolicy]; a *TooManyError; ErrNoRule if

@@ -65,6 +65,7 @@ type node struct {
 	claim   *claim       // its directory is being made or removed; nil: it is not
 	pins    int          // number of writes under way under its holds
 	queue   []*waiter    // waiting sessions, in order
+	places  []*waiter    // sessions that keep their place after a wait that ended by time, in order
 	counted bool         // the counters of the nodes above and of its pool include it
 	pool    *pool        // the limit that counts it; nil: none
 
@@ -128,10 +129,10 @@ type waiter struct {
 	node    *node // of the name, once it is in the queue
 	since   Time
 	until   Time
-	ticket  uint64 // orders the waiters of several names
+	ticket  uint64 // the place: orders the waiters of one name and of several
 	pool    *pool  // the pool of a rule with a limit; nil: none
 	wake    func() // called when Waiting.Poll has something to do or return; must not block or use the table
-	timer   timer
+	timer   timer  // the end of the wait, then that of the place
 
 	claim *claim     // the session has to make the directory of its lock, and stays in the queue meanwhile; nil: not yet
 	host  *HostError // of its last attempt; nil: none
@@ -196,6 +197,16 @@ type pool struct {
 }
 
 func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
+
+// placeOf returns the first place that the session has kept, or another session of its job; nil if there is none.
+func (n *node) placeOf(s *sessionState) *waiter {
+	for _, w := range n.places {
+		if t := w.session; t == s || t.owner.Account == s.owner.Account && t.owner.JobKey != "" && t.owner.JobKey == s.owner.JobKey && t.job == s.job {
+			return w
+		}
+	}
+	return nil
+}
 
 // taken reports whether the node is held, or a claim of a grant is under way.
 func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.kind == claimGrant }

@@ -235,8 +235,8 @@ func (t *Table) Sessions() []SessionStatus {
 }
 
 // ActsFor returns the hold of the name that the session acts for: it acquired the hold; or the hold has its account and job key; or the
-// acquiring session has ended, this session never lost a hold of the name, and the hold has its account, with release = address also its
-// address. The errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
+// acquiring session has ended, this session never lost a hold of the name and has no other job key, and the hold has its account, with
+// release = address also its address. The errors are a *LostError, a *NotYoursError, ErrNotHeld and ErrEnded.
 //
 // The result may be out of date at once. Make changes that need the hold in [Session.Write].
 func (s *Session) ActsFor(n Name) (Hold, error) {

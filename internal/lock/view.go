@@ -1,5 +1,10 @@
 package lock
 
+import (
+	"slices"
+	"time"
+)
+
 // View is a lock as one session sees it.
 type View struct {
 	Status            // without Holds if the lock is free
@@ -7,6 +12,10 @@ type View struct {
 	// Next is the error that [Session.AcquireOrWait] would return now: nil for a grant, an error that matches ErrHeld if the session can get
 	// the lock later, or if AcquireOrWait would first wait: for the end of a change, such as that of its directory, or for room in the log.
 	Next error
+	// Place is the place in the queue that the session still has although its wait has ended, and Kept how long it has it; zero: none. It
+	// counts only the sessions that wait now.
+	Place QueuePosition
+	Kept  time.Duration
 }
 
 // SeenHold is a hold as one session sees it.
@@ -31,6 +40,11 @@ func (s *Session) View(name Name) (View, error) {
 		v.Status = t.st.statusOf(n, now)
 		for _, h := range n.holds {
 			v.Seen = append(v.Seen, s.s.viewHold(h, now))
+		}
+		if place := n.placeOf(s.s); place != nil {
+			queue := t.st.queueOf(name)
+			before, _ := slices.BinarySearchFunc(queue, place, byTicket)
+			v.Place, v.Kept = QueuePosition{At: before + 1, Of: len(queue) + 1}, max(place.timer.at-now.Boot, 0)
 		}
 	}
 	if len(v.Holds) == 0 && t.st.rules.find(name) == nil {
