@@ -84,7 +84,7 @@ while reply=$(ask "MKD $lock"); do
 	try=$((try + 1))
 done
 trap release EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT PIPE TERM
 echo "begin $$" >&2
 
 number=$(client "$server/visitors.txt" 2>/dev/null)
