@@ -48,7 +48,7 @@ func (st *State) applyGranted(r *Record) {
 		if c.waiter != nil {
 			c.waiter.claim = nil
 		}
-		st.markDirty(n)
+		st.reoffer(n)
 	}
 	st.last = max(st.last, h.Token)
 	if n.holds == nil {

@@ -200,9 +200,9 @@ func (p *pool) full() bool { return p.taken >= p.key.rule.contention.Limit }
 // taken reports whether the node is held, or a claim of a grant is under way.
 func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.kind == claimGrant }
 
-// ending reports whether the directory of the last hold is being removed. n may be nil.
-func (n *node) ending() bool {
-	return n != nil && n.claim != nil && n.claim.kind == claimEnd && len(n.holds) == 1
+// changing reports whether a grant or the end of the last hold waits for the disk. n may be nil.
+func (n *node) changing() bool {
+	return n != nil && n.claim != nil && (n.claim.kind == claimGrant || n.claim.kind == claimEnd && len(n.holds) == 1)
 }
 
 // byToken returns the hold with the token, or nil.
@@ -276,11 +276,11 @@ func (n *node) innermost() *node {
 	return n
 }
 
-// excludedBy returns the name, at or above this one, that excludes a grant now; "" if none does. A write excludes its names, and a lock above
-// that is about to end excludes the names below it.
+// excludedBy returns the name, at or above this one, that excludes a grant now; "" if none does. A write excludes its names. A lock above
+// whose directory is being made or removed excludes the names below it: only its holder may acquire those, or it is about to end.
 func (st *State) excludedBy(name Name) Name {
 	for n := name; ; n = n.Parent() {
-		if st.excluded[n] > 0 || n != name && st.nodes[n].ending() {
+		if st.excluded[n] > 0 || n != name && st.nodes[n].changing() {
 			return n
 		}
 		if n == "/" {
