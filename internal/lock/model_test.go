@@ -382,7 +382,7 @@ func (m *model) finish(i int) {
 	}
 	m.note("directory of %s, kind %d: %v", c.record.Hold.Name, c.kind, failed)
 	m.try(func(now Instant, out *outcome) {
-		m.table.st.completed(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
+		m.table.st.decideClaim(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
 	})
 }
 

@@ -640,7 +640,7 @@ func TestAViewShowsAChangeUnderWay(t *testing.T) {
 func TestNoMemberIsAcquiredWhileTheDirectoryOfItsGroupIsMade(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := withDirectories(t, lock.Rule{Match: "/**", Contention: &lock.Contention{Wait: time.Minute}})
+			b := withDirectories(t, lock.Rule{Match: "/**"})
 			a, other := b.open("a"), b.open("b")
 			var member error
 			var asked sync.WaitGroup
@@ -665,5 +665,18 @@ func TestNoMemberIsAcquiredWhileTheDirectoryOfItsGroupIsMade(t *testing.T) {
 			b.is(member, lock.ErrNotYours)
 			b.release(a, "/g", nil)
 		})
+	}
+}
+
+// A lock becomes free while its group is being granted. The session that waits for it is refused right after the grant.
+func TestASessionThatWaitsIsServedAfterTheGrantOfTheGroup(t *testing.T) {
+	b := withDirectories(t, lock.Rule{Match: "/**", Contention: &lock.Contention{Wait: time.Minute}})
+	a := b.open("a")
+	b.acquire(a, "/g/x")
+	w := b.queue(b.open("b"), "/g/x")
+	b.disk.make = func(lock.Name) error { b.release(a, "/g/x", nil); return nil }
+	b.acquire(b.open("c"), "/g")
+	if _, over, err := w.Poll(b.ctx); !over || !errors.Is(err, lock.ErrNotYours) {
+		t.Errorf("over: %v, %v", over, err)
 	}
 }
