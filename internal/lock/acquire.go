@@ -32,6 +32,9 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 	if n != nil && len(n.holds) > 0 && st.adoptOrConfirm(s, n, rule, now, out) {
 		return
 	}
+	if n != nil && len(n.holds) > 0 {
+		out.do(holdsContested{n, s})
+	}
 	if rule == nil {
 		if n != nil && len(n.holds) > 0 {
 			out.refuse(n.heldError(now))
@@ -49,7 +52,6 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 		return
 	}
 	if refused := st.conflict(a, rule, now); refused != nil {
-		a.markContested(n, out)
 		if w := a.newWaiter(rule, now); w != nil {
 			out.queue(w)
 			return
@@ -61,21 +63,8 @@ func (st *State) acquire(a *acquisition, now Instant, out *outcome) {
 	st.grant(a, rule, now, out)
 }
 
-// markContested marks the holds of the session's account and address, when the session is refused the lock or waits for it. We assume that it
-// belongs to another program than the holder.
-func (a *acquisition) markContested(n *node, out *outcome) {
-	if n == nil {
-		return
-	}
-	for _, h := range n.holds {
-		if !h.contested && h.session != a.session && a.session.sameClient(h.session) {
-			out.do(holdContested{h})
-		}
-	}
-}
-
-// checkMayAcquire returns an error if the account holds as many locks as it may, or if the name lies below a lock of another job, which could not
-// release that lock before the new one ends.
+// checkMayAcquire returns an error if the account holds as many locks as it may, or if the name lies below another job's lock. A lock there
+// would prevent the release of that lock.
 func (st *State) checkMayAcquire(a *acquisition, now Instant) error {
 	s := a.session
 	if have := st.accounts[s.owner.Account]; s.settings.maxLocks > 0 && have != nil && have.holds >= s.settings.maxLocks {
@@ -166,23 +155,23 @@ func (n *node) freeFor(now Instant) time.Duration {
 	return max(0, now.Boot-n.lastFreed)
 }
 
-// completed decides the result of a claim.
-func (st *State) completed(c *claim, done diskResult, now Instant, out *outcome) {
+// decideClaim decides the result of a claim.
+func (st *State) decideClaim(c *claim, done diskResult, now Instant, out *outcome) {
 	if c.kind == claimEnd {
-		st.removed(c, done.note, done.err, now, out)
+		st.decideRemoved(c, done.note, done.err, now, out)
 		return
 	}
-	st.made(c, done.id, done.err, now, out)
+	st.decideMade(c, done.id, done.err, now, out)
 }
 
-// made decides the result of a claim after the disk has made the directory or failed.
-func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
+// decideMade decides the result of a claim after the disk has made the directory or failed.
+func (st *State) decideMade(c *claim, id DirectoryID, failed error, now Instant, out *outcome) {
 	if errors.Is(failed, ErrNoParent) && c.kind == claimGrant && st.heldWithoutDirectory(c.node.name.Parent()) {
 		failed = nil
 	}
 	switch {
 	case failed != nil:
-		st.notMade(c, failed, now, out)
+		st.decideNotMade(c, failed, now, out)
 	case c.kind == claimFiles: // record it in each shared hold: the last one removes it
 		for _, h := range c.node.holds {
 			out.setDirectory(h, id, c.record.By, now)
@@ -205,8 +194,8 @@ func (st *State) made(c *claim, id DirectoryID, failed error, now Instant, out *
 	}
 }
 
-// notMade decides the result of a claim after the disk has failed to make the directory.
-func (st *State) notMade(c *claim, failed error, now Instant, out *outcome) {
+// decideNotMade decides the result of a claim after the disk has failed to make the directory.
+func (st *State) decideNotMade(c *claim, failed error, now Instant, out *outcome) {
 	var held *HostError
 	w := c.waiter
 	if errors.As(failed, &held) && w == nil {

@@ -39,7 +39,11 @@ func (st *State) applyGranted(r *Record) {
 			before := old.Hold
 			h.previous = &before
 		}
+		h.contested = old.contested
 		st.unlink(old)
+	}
+	if n.contest(h.session) {
+		h.contested = true
 	}
 	if c := r.claim; c != nil {
 		n.claim = nil
@@ -48,7 +52,7 @@ func (st *State) applyGranted(r *Record) {
 		if c.waiter != nil {
 			c.waiter.claim = nil
 		}
-		st.markDirty(n)
+		st.reoffer(n)
 	}
 	st.last = max(st.last, h.Token)
 	if n.holds == nil {
@@ -115,6 +119,17 @@ func (st *State) applyChanged(r *Record) {
 	}
 	h.Hold = r.Hold
 	st.arm(h)
+}
+
+// contest marks the holds of other sessions of the session's account and address, and reports whether there are any. The session tries to
+// acquire the lock, has waited for it, or shares it. So we assume that it belongs to another program than these holders.
+func (n *node) contest(s *sessionState) (found bool) {
+	for _, h := range n.holds {
+		if h.session != s && s.sameClient(h.session) {
+			h.contested, found = true, true
+		}
+	}
+	return found
 }
 
 // takesAway reports whether the end takes the lock away from a holder that relies on it. The session notes the loss, and lock_delay begins.
@@ -222,6 +237,7 @@ func (st *State) applyUnqueued(w *waiter, why error) {
 	delete(w.session.waiters, w)
 	st.timers.remove(&w.timer)
 	n := w.node
+	n.contest(w.session) // while it waited, sameProgram saw it in the queue
 	if n.queue = withoutWaiter(n.queue, w); len(n.queue) == 0 {
 		delete(st.queues, n)
 	}

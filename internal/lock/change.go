@@ -79,10 +79,13 @@ func (d nodeBlocked) applyTo(st *State) {
 	st.timers.set(&d.n.timer, d.h.until)
 }
 
-// holdContested records that another session of the holder's account and address was refused the lock.
-type holdContested struct{ h *liveHold }
+// holdsContested records that a session tried to acquire a lock that is held, or left its queue.
+type holdsContested struct {
+	n *node
+	s *sessionState
+}
 
-func (d holdContested) applyTo(*State) { d.h.contested = true }
+func (d holdsContested) applyTo(*State) { d.n.contest(d.s) }
 
 // groupEndCached keeps the deadline of a group, see cachedDeadline.
 type groupEndCached struct {
@@ -103,11 +106,3 @@ func (d endPostponed) applyTo(st *State) {
 	d.h.failures++
 	st.arm(d.h)
 }
-
-// lossForgiven deletes the note that a session lost a hold of the name.
-type lossForgiven struct {
-	s    *sessionState
-	name Name
-}
-
-func (d lossForgiven) applyTo(st *State) { st.forgiveLoss(d.s, d.name) }

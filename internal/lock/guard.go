@@ -163,7 +163,7 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 	}
 	switch {
 	case err != nil && inside && !st.held(name): // the change began under the lock, which has ended since
-		return nil, s.otherHoldError(began, token, name, now)
+		return nil, s.otherHoldError(began, token, name, false, now)
 	case err != nil:
 		return nil, err
 	case h.Shared:
@@ -171,18 +171,18 @@ func (st *State) writableHold(s *sessionState, w Write, name Name, inside bool, 
 	case h.expired(now.Boot):
 		return nil, expiredError(h, now)
 	case w.Begun && (began != name || token != h.Token):
-		return nil, s.otherHoldError(began, token, name, now)
+		return nil, s.otherHoldError(began, token, name, true, now)
 	}
 	return h, nil
 }
 
 // otherHoldError returns the error for a change that began under another hold than that of the name: under the hold of the lock named by began, with
-// the token.
-func (s *sessionState) otherHoldError(began Name, token Token, name Name, now Instant) error {
+// the token. held is set if the name is held now.
+func (s *sessionState) otherHoldError(began Name, token Token, name Name, held bool, now Instant) error {
 	if began != name {
 		return errNotBegun
 	}
-	if lost := s.lostError(name, true, now); lost != nil && lost.Token == token {
+	if lost := s.lostError(name, held, now); lost != nil && lost.Token == token {
 		return lost
 	}
 	return errGivenBack

@@ -149,6 +149,9 @@ func (st *State) markDirty(n *node) { st.dirty = append(st.dirty, n) }
 func (st *State) reoffer(n *node) {
 	st.vacancies.Add(1)
 	st.markDirty(n)
+	if len(n.children) == 0 {
+		return
+	}
 	var below []*node
 	for q := range st.queues {
 		if q != n && q.name.Within(n.name) {

@@ -13,12 +13,12 @@ type Position int64
 // A log never drops an appended record while the process runs: it writes until it succeeds, or it ends the server. So the state in memory
 // never goes back.
 type Log interface {
-	// Load returns the holds that stand, in the order of their tokens, and the last token. It converts times of an earlier boot or of
-	// another machine to this machine's boot clock by the wall clock, for the time since the last record. Call it once, before the first Append.
+	// Load returns the holds that stand, in the order of their tokens, and the last token. It converts times to this
+	// machine's boot clock. For another boot or machine it takes the time since the last record from the wall clock. Call it once, before the
+	// first Append.
 	Load(ctx context.Context) (Loaded, error)
-	// Room reports whether the log has room for all records up to the grant with this token: the token is reserved, and there is space for
-	// these records and for the end of every hold. The table counts each other record that needs room as one token, and grants with smaller
-	// tokens may still wait for their directories. Room reads memory only; the table calls it with its mutex held.
+	// Room reports whether the log can store every record up to the grant with this token, and the ends of all holds. Each other record that
+	// needs room takes one token. Room reads memory only; the table calls it with its mutex held.
 	Room(token Token) bool
 	// MakeRoom waits until Room may return true. The errors are ErrFull, ErrClosed, a *SuspendedError,
 	// that of ctx, and those of a log that has failed.
@@ -42,8 +42,8 @@ type Loaded struct {
 
 // Disk makes and removes the directories of locks. Its errors contain FTP paths only. It does not change the lock state.
 type Disk interface {
-	// Free reports whether a grant of the name needs no Make: locks have no directories, and nothing on the disk has the name. It may
-	// return false wrongly, must be quick, and changes nothing.
+	// Free returns true if locks have no directories and no file or directory has the name: a grant needs no Make then. It may return
+	// false wrongly, must be quick, and changes nothing.
 	Free(n Name) bool
 	// Make makes the directory of a lock. The errors are a *HostError if a directory without a hold has the name, ErrNotDirectory if a file
 	// has the name, ErrNoParent if the parent does not exist or the path contains a link, and those of the file system. If locks have no

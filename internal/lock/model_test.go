@@ -436,7 +436,7 @@ func (m *model) finish(i int) {
 	}
 	m.note("directory of %s, kind %d: %v", c.record.Hold.Name, c.kind, failed)
 	r, _ := m.try(func(now Instant, out *outcome) {
-		m.table.st.completed(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
+		m.table.st.decideClaim(c, diskResult{id: DirectoryID{Inode: m.random.Uint64() | 1}, err: failed}, now, out)
 	})
 	if w := r.waiter; w != nil { // for a directory of the host
 		i := slices.IndexFunc(m.sessions, func(s *Session) bool { return s.s == w.session })

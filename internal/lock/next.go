@@ -219,7 +219,7 @@ func (st *State) restorable(h *liveHold) bool {
 func (n *node) cannotEnd() bool { return n.claim != nil || n.pins > 0 && len(n.holds) == 1 }
 
 // groupDeadline is ownDeadline for a hold with members. At its age it ends together with them. Their signs of life count for it, and after
-// the end of its connection it waits for the ends of theirs. It does not end before them because it is unacknowledged, or by EndAt.
+// the end of its connection it waits for the ends of theirs. Neither a lost reply nor EndAt ends it before its members.
 func (h *liveHold) groupDeadline(now Time) (at Time, why Cause) {
 	at, why = h.ageEnd(), CauseExpire
 	grace := h.graceEnd()

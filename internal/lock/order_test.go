@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -632,5 +633,50 @@ func TestAViewShowsAChangeUnderWay(t *testing.T) {
 	b.is(a.Exclude(b.ctx, []lock.Name{"/locks"}, look), nil)
 	if looks != 3 {
 		t.Errorf("%d looks", looks)
+	}
+}
+
+// A lock has no holder while its directory is made, and only the holder may acquire locks below it.
+func TestNoMemberIsAcquiredWhileTheDirectoryOfItsGroupIsMade(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := withDirectories(t, lock.Rule{Match: "/**"})
+			a, other := b.open("a"), b.open("b")
+			var member error
+			var asked sync.WaitGroup
+			b.disk.make = func(n lock.Name) error {
+				if n != "/g" {
+					return nil
+				}
+				asked.Go(func() { _, _, _, member = other.AcquireOrWait(b.ctx, "/g/x", nil) })
+				synctest.Wait()
+				if fails {
+					return lock.ErrNotDirectory
+				}
+				return nil
+			}
+			_, _, _, err := a.AcquireOrWait(b.ctx, "/g", nil)
+			asked.Wait()
+			if fails {
+				b.is(err, lock.ErrNotDirectory)
+				b.is(member, nil)
+				return
+			}
+			b.is(member, lock.ErrNotYours)
+			b.release(a, "/g", nil)
+		})
+	}
+}
+
+// A lock becomes free while its group is being granted. The session that waits for it is refused right after the grant.
+func TestASessionThatWaitsIsServedAfterTheGrantOfTheGroup(t *testing.T) {
+	b := withDirectories(t, lock.Rule{Match: "/**", Contention: &lock.Contention{Wait: time.Minute}})
+	a := b.open("a")
+	b.acquire(a, "/g/x")
+	w := b.queue(b.open("b"), "/g/x")
+	b.disk.make = func(lock.Name) error { b.release(a, "/g/x", nil); return nil }
+	b.acquire(b.open("c"), "/g")
+	if _, over, err := w.Poll(b.ctx); !over || !errors.Is(err, lock.ErrNotYours) {
+		t.Errorf("over: %v, %v", over, err)
 	}
 }

@@ -1,9 +1,11 @@
 package lock
 
+import "slices"
+
 // outcome is the result of a decision: records to apply, and a reply.
 type outcome struct {
 	records []Record
-	busy    Name // a change of this name is under way: the decision is made again after it. "": none is
+	busy    Name // the decision waits for the next change of this name, such as a directory above the lock, and is made again; "": it does not wait
 	err     error
 	expects int // number of records that follow later and need room in the log, see State.expected
 
@@ -39,6 +41,11 @@ func (o *outcome) do(c change) {
 // setTimer sets a timer.
 func (o *outcome) setTimer(x *timer, at Time) { o.do(timerSet{x, at}) }
 
+// logged reports whether the outcome has records for the log.
+func (o *outcome) logged() bool {
+	return slices.ContainsFunc(o.records, func(r Record) bool { return r.Kind != 0 })
+}
+
 // addClaim starts a change of a directory.
 func (o *outcome) addClaim(c *claim) {
 	o.records = append(o.records, Record{waiter: c.waiter, change: claimed{c}})
@@ -66,8 +73,8 @@ func (o *outcome) unqueue(w *waiter, why error) {
 // refuse sets the error of the reply.
 func (o *outcome) refuse(err error) { o.err = err }
 
-// needsRoom reports whether the outcome needs room in the log: for any record except an end, now or later, because clients can cause any
-// number of them. An undone adoption counts as an end, and a grant whose directory has been made has its room already.
+// needsRoom reports whether the outcome needs room in the log. Every record except an end needs room, now or later: clients can cause any
+// number of other records. An undone adoption counts as an end, and a grant whose directory has been made has its room already.
 func (o *outcome) needsRoom() bool {
 	if o.expects > 0 {
 		return true

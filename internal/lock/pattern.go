@@ -239,7 +239,8 @@ func (p *pattern) below(dir Name) bool {
 	return s.ways > 0
 }
 
-// belowLink is below for a link. A link above both the file and its lock changes the paths of both, if all directories may contain the lock.
+// belowLink is below for a link. With the match `**/x`, a link above both the file and its lock changes both
+// paths alike, so it hides nothing.
 func (p *pattern) belowLink(dir Name) bool {
 	lock, file := elementsOf(p.matchParts), elementsOf(p.parts)
 	if len(lock) != 2 || lock[0][0].kind != partDeep || lock[1][0].kind == partDeep || file[0][0] != lock[0][0] {

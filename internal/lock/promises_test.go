@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -227,6 +228,76 @@ func TestAnotherConnectionOfTheClientReleases(t *testing.T) {
 	s.release(first, "/locks/z", nil)
 	s.refused(third, "/locks/y", lock.ErrHeld) // so there is another program
 	s.release(second, "/locks/y", lock.ErrNotYours)
+}
+
+// However a session tried to get the lock, it belongs to another program than the holder.
+func TestASessionThatTriedToAcquireALockDoesNotReleaseIt(t *testing.T) {
+	for name, try := range map[string]func(s *scene, holder, other *lock.Session) lock.Name{
+		"it waited": func(s *scene, holder, other *lock.Session) lock.Name {
+			first := s.open("a")
+			s.acquire(first, "/locks/x")
+			next := s.wait(holder, "/locks/x")
+			other.SetWait(time.Minute)
+			s.queue(other, "/locks/x")
+			s.release(first, "/locks/x", nil)
+			_, _, err := next.Poll(s.ctx)
+			s.is(err, nil)
+			s.pass(time.Minute)
+			return "/locks/x"
+		},
+		"no rule matches": func(s *scene, holder, other *lock.Session) lock.Name {
+			s.acquire(holder, "/locks/x")
+			s.table.SetRules(rulesOf(s.T, []lock.Rule{}...))
+			s.refused(other, "/locks/x", lock.ErrHeld)
+			return "/locks/x"
+		},
+		"it has too many": func(s *scene, holder, other *lock.Session) lock.Name {
+			s.acquire(holder, "/locks/x")
+			other.SetMaxLocks(1)
+			s.refused(other, "/locks/x", fs.ErrPermission)
+			return "/locks/x"
+		},
+		"adopted meanwhile": func(s *scene, holder, other *lock.Session) lock.Name {
+			s.acquire(s.open("a", "job"), "/locks/x")
+			s.refused(other, "/locks/x", lock.ErrHeld)
+			s.is(holder.SetJobKey("job"), nil)
+			s.acquire(holder, "/locks/x")
+			return "/locks/x"
+		},
+		"it shared": func(s *scene, holder, other *lock.Session) lock.Name {
+			s.acquire(other, "/shared/x")
+			s.acquire(holder, "/shared/x")
+			s.release(other, "/shared/x", nil)
+			return "/shared/x"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, lock.Rule{Match: "/locks/*"}, lock.Rule{Match: "/shared/*", Contention: &lock.Contention{Shared: []string{"a"}}})
+			other := s.open("a")
+			n := try(s, s.open("a"), other)
+			s.clock.Advance(time.Second)
+			other.Work()
+			s.release(other, n, lock.ErrNotYours)
+		})
+	}
+}
+
+// A client that was not told of its loss sends RMD again.
+func TestALossIsForgivenWhenItIsReported(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/locks/*", MaxAge: time.Minute})
+	log := &unwritten{Memory: locktest.NewMemory()}
+	s.log = log
+	s.start()
+	late, next := s.open("a"), s.open("a")
+	s.acquire(late, "/locks/x")
+	s.pass(time.Minute)
+	s.acquire(next, "/locks/x")
+	next.Close(s.ctx)
+	log.fails.Store(true)
+	s.release(late, "/locks/x", lock.ErrUncertain)
+	log.fails.Store(false)
+	s.release(late, "/locks/x", lock.ErrNotYours)
+	s.held("a", "/locks/x")
 }
 
 func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
@@ -493,6 +564,18 @@ func TestAWriteNeedsTheHoldThatItBeganWith(t *testing.T) {
 	s.writes(a, inside, "which was given back meanwhile")
 }
 
+// The error matches ErrNotYours only if the lock has another holder.
+func TestAWriteThatBeganUnderALostLockFindsItFree(t *testing.T) {
+	s := newScene(t, protecting()...)
+	a := s.open("a")
+	s.acquire(a, "/phone_lock")
+	inside := lock.Write{Path: "/phone_lock/file"}
+	inside.Permit, inside.Begun = s.writes(a, inside, ""), true
+	s.pass(time.Minute)
+	_, err := a.MayMake(s.ctx, inside)
+	s.is(err, lock.ErrNotHeld)
+}
+
 func TestEveryEndWaitsForPublications(t *testing.T) {
 	s := newScene(t, protecting()...)
 	a := s.open("a", "job")
@@ -625,6 +708,73 @@ func TestAWaitingSessionGetsItsLockAfterASuspension(t *testing.T) {
 		}
 		s.held("b", "/locks/x")
 	})
+}
+
+// A suspension begins after a waiting session was told to make its directory. It makes the directory after the suspension.
+func TestNoDirectoryIsMadeDuringASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withDirectories(t)
+		ctx, stop := context.WithCancel(s.ctx)
+		var running sync.WaitGroup
+		running.Go(func() { s.is(s.table.Run(ctx), nil) })
+		defer running.Wait()
+		defer stop()
+		a, b := s.open("a"), s.open("b")
+		s.acquire(a, "/locks/x")
+		woken := false
+		b.SetWait(time.Hour)
+		_, _, w, _ := b.AcquireOrWait(s.ctx, "/locks/x", func() { woken = true })
+		s.release(a, "/locks/x", nil)
+		s.suspended.Store(true)
+		if _, over, err := w.Poll(s.ctx); over {
+			t.Fatalf("the wait is over during the suspension: %v", err)
+		}
+		s.held("", "/locks/x")
+		woken = false
+		s.suspended.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if _, over, err := w.Poll(s.ctx); !woken || !over || err != nil {
+			t.Errorf("woken: %v, over: %v, %v", woken, over, err)
+		}
+	})
+}
+
+// fullLog is a log with which a suspension begins while a grant waits for room.
+type fullLog struct {
+	*locktest.Memory
+	suspend func()
+}
+
+func (l *fullLog) MakeRoom(context.Context, lock.Token) error {
+	l.SetFull(false)
+	l.suspend()
+	return nil
+}
+
+func TestAGrantThatWaitsForRoomChecksForASuspension(t *testing.T) {
+	s := newScene(t)
+	log := &fullLog{locktest.NewMemory(), func() { s.suspended.Store(true) }}
+	log.SetFull(true)
+	s.log = log
+	s.start()
+	if _, _, _, err := s.open("a").AcquireOrWait(s.ctx, "/locks/x", nil); !errors.As(err, new(*lock.SuspendedError)) {
+		t.Error(err)
+	}
+	s.held("", "/locks/x")
+}
+
+// A *SuspendedError promises that nothing was changed. The host has removed the directory, so the release ends the hold.
+func TestAReleaseThatEndsAHoldDuringASuspensionIsUncertain(t *testing.T) {
+	s := withDirectories(t)
+	a := s.open("a")
+	s.acquire(a, "/locks/x")
+	s.disk.OnRemove(func(lock.Hold) error { s.suspended.Store(true); return lock.ErrDirectoryGone })
+	s.release(a, "/locks/x", lock.ErrUncertain)
+	s.suspended.Store(false)
+	if err := a.Release(s.ctx, "/locks/x"); !errors.As(err, new(*lock.LostError)) {
+		t.Errorf("the second release returns %v", err)
+	}
 }
 
 // A refusal names the holder that this server has in memory. If the server is suspended meanwhile, that may be old.

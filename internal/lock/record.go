@@ -37,8 +37,8 @@ type DirectoryID struct {
 // Kind is the effect of a Record.
 type Kind uint8
 
-// The kinds of records. The log stores all of them; on a full disk it drops those that change no hold and no file, see [Table.Remark]. A
-// record without a kind is a volatile change of memory.
+// The kinds of records. On a full disk the table does not append records that change no hold and no file, see [Table.Remark]. A record
+// without a kind is a volatile change of memory.
 const (
 	Granted   Kind = iota + 1 // Hold stands, and the hold of the name with the token Replaces has ended
 	Ended                     // the hold of Hold.Name with Hold.Token has ended
@@ -93,7 +93,7 @@ type Record struct {
 	Note     string
 	File     *Publication // of Published
 
-	// Only observers read the next fields. They are not in the log.
+	// The log does not store the next fields. Observers read them, and a [LostError] gets Limit.
 
 	Waited time.Duration // of Granted: time that the client waited
 	Free   time.Duration // with Waited: time that the lock was free before the grant

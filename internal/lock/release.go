@@ -32,16 +32,13 @@ func (st *State) endByHost(h *liveHold, now Instant, out *outcome) {
 	st.end(h, Record{Cause: CauseHostGone, By: Owner{Account: HostAccount}}, now, out)
 }
 
-// removed decides the result of a claim whose directory was removed, or could not be removed.
-func (st *State) removed(c *claim, note string, failed error, now Instant, out *outcome) {
+// decideRemoved decides the result of a claim whose directory was removed, or could not be removed.
+func (st *State) decideRemoved(c *claim, note string, failed error, now Instant, out *outcome) {
 	r := c.record
 	h := c.node.byToken(r.Hold.Token)
 	switch gone := errors.Is(failed, ErrDirectoryGone); {
 	case gone && r.Cause == CauseRelease: // another job may have worked meanwhile, so the client gets a *LostError
 		st.endByHost(h, now, out)
-		if s := st.sessions[r.By.Session]; s != nil { // it gets the error now
-			out.do(lossForgiven{s, r.Hold.Name})
-		}
 		out.refuse(&LostError{Name: r.Hold.Name, Token: r.Hold.Token, Cause: CauseHostGone, By: Owner{Account: HostAccount}, At: now})
 	case gone || failed == nil:
 		r.Note, r.At = strings.TrimSpace(r.Note+" "+note), now
@@ -66,9 +63,6 @@ func (st *State) release(s *sessionState, name Name, now Instant, out *outcome) 
 	if err == nil {
 		st.endIfFree(h, Record{Cause: CauseRelease, By: s.owner}, now, out)
 		return
-	}
-	if _, lost := s.lost[name]; lost {
-		out.do(lossForgiven{s, name}) // err is the *LostError
 	}
 	out.refuse(err)
 }

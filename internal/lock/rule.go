@@ -8,9 +8,9 @@ type ReleasePolicy string
 // The release policies.
 const (
 	// ReleaseAddress is as ReleaseSession. When the acquiring session has ended, its account from its address (of IPv6: the same /64)
-	// may release the lock, too, except a session with another job key. While that session is open, such a session may if it did Work
-	// since the grant: a program transfers over several connections. But then no session of that account and address may have been refused
-	// the lock since the grant, wait for it, or have lost it: it would belong to another program.
+	// may release the lock, too, except a session with another job key. While that session is open, a session of its account and address may
+	// release the lock if it did Work since the grant, and no other such session tried to acquire, waits for, shares, or lost the lock. A
+	// program transfers over several connections; one that wants the lock is another program.
 	ReleaseAddress ReleasePolicy = "address"
 	ReleaseUser    ReleasePolicy = "user"    // as ReleaseAddress after the end of that session, from any address
 	ReleaseSession ReleasePolicy = "session" // the session that acquired it, or one with its job key

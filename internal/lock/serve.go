@@ -12,7 +12,7 @@ import (
 func (t *Table) serveQueuesLocked(now Instant) {
 	st := t.st
 	for i := 0; i < len(st.dirty) || len(st.vacated) > 0; { // a hand-over may add more
-		if len(st.vacated) > 0 { // first, because sessions of several names wait in one order
+		if len(st.vacated) > 0 { // pools first: their waiters have one order across names
 			p := st.vacated[0]
 			st.vacated = st.vacated[1:]
 			t.fillLocked(p, now)

@@ -141,8 +141,8 @@ func (s *Session) End() {
 }
 
 // Work is a sign of life of a client that transfers bytes or has changed a file. For the session's own holds it is a Touch. It also
-// counts for the holds of ended sessions of the account that have the session's job key, or come from its address and have no other job
-// key and a name of which the session never lost a hold. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
+// counts for the holds of ended sessions of the account that have the session's job key, or come from its address with no other job key,
+// unless the session lost a hold of the same name. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
 // send these, too.
 //
 // Its cost grows with the number of holds of the account's ended sessions.
@@ -235,7 +235,20 @@ func (s *Session) Renew(ctx context.Context, n Name) (Hold, error) {
 // The errors are a *LostError (matches ErrNotHeld or ErrNotYours), a *NotYoursError, ErrNotHeld,
 // ErrMembers if there are locks below it, ErrEnded, ErrNotEmpty if its directory is not empty, and those of the log.
 func (s *Session) Release(ctx context.Context, n Name) error {
-	return s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
+	err := s.table.end(ctx, func(now Instant, out *outcome) { s.table.st.release(s.s, n, now, out) })
+	if lost, ok := err.(*LostError); ok {
+		s.table.forgiveLosses(s.s, lost)
+	}
+	return err
+}
+
+// forgiveLosses deletes the note that a session lost a hold, because the client gets the error now. A later loss of the name stays.
+func (t *Table) forgiveLosses(s *sessionState, reported *LostError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.lost[reported.Name].Token <= reported.Token {
+		t.st.forgiveLoss(s, reported.Name)
+	}
 }
 
 // Undo ends a hold of the session whose grant the client did not receive. After an undone adoption the earlier session has its hold again.
@@ -312,7 +325,7 @@ func (s *Session) MakeDirectory(ctx context.Context, n Name) error {
 	return err
 }
 
-// Close ends the session after its connection and its transfers. The grace of holds with on_disconnect = release begins; those without a
+// Close ends the session. Call it when the connection and its transfers have ended. The grace of holds with on_disconnect = release begins; those without a
 // grace end, or end later if members or a write under way delay that. Other holds stand. Only the first call has an effect.
 func (s *Session) Close(ctx context.Context) {
 	s.Touch()

@@ -11,7 +11,7 @@ type Time = time.Duration
 // State is everything that a decision depends on. Decisions read it, and [State.apply] makes all changes that they decide.
 //
 // Changes without a decision write it directly: a start, SetRules, the open and close of a session, its settings, Work, EndAt, the end of a
-// write, and Poll, which sets claim.begun. State is not for use by several goroutines: a [Table] guards it with one mutex.
+// write, Poll, which begins or gives up a claim, and Release after the report of a loss. State is not for use by several goroutines: a [Table] guards it with one mutex.
 //
 // The log stores the holds and the last token. Sessions, queues, claims and pins are volatile.
 type State struct {
@@ -89,7 +89,7 @@ type liveHold struct {
 	session        *sessionState  // the acquiring session, open or closed
 	idleFrom       Time           // a sign of life; earlier ones do not count
 	previous       *Hold          // the adopted hold, which an undo restores; nil: none
-	contested      bool           // another session of the same account and address was refused the lock since the grant
+	contested      bool           // another session of the same account and address tried to acquire the lock, or shares it
 	endAt          Time           // of EndAt: it ends at this time at the latest; 0: no such time
 	endCause       Cause          // with endAt: the cause
 	unacknowledged bool           // the client did not receive the grant: the hold ends as soon as possible
@@ -108,7 +108,7 @@ type claim struct {
 	node    *node
 	record  Record  // the grant or end to apply when the disk has finished; of claimFiles only its Hold and By count
 	waiter  *waiter // of claimGrant: the waiting session; nil: none
-	wake    func()  // of claimGrant, without a waiter: wakes the session, which may have to wait for the host
+	wake    func()  // of claimGrant, without a waiter: if the disk finds a directory of the host, the session's new waiter gets this function
 	begun   bool    // the disk has begun
 	expects int     // of claimFiles: the number of its records
 }
@@ -211,9 +211,9 @@ func (n *node) placeOf(s *sessionState) *waiter {
 // taken reports whether the node is held, or a claim of a grant is under way.
 func (n *node) taken() bool { return len(n.holds) > 0 || n.claim != nil && n.claim.kind == claimGrant }
 
-// ending reports whether the directory of the last hold is being removed. n may be nil.
-func (n *node) ending() bool {
-	return n != nil && n.claim != nil && n.claim.kind == claimEnd && len(n.holds) == 1
+// changing reports whether a grant or the end of the last hold waits for the disk. n may be nil.
+func (n *node) changing() bool {
+	return n != nil && n.claim != nil && (n.claim.kind == claimGrant || n.claim.kind == claimEnd && len(n.holds) == 1)
 }
 
 // byToken returns the hold with the token, or nil.
@@ -287,11 +287,11 @@ func (n *node) innermost() *node {
 	return n
 }
 
-// excludedBy returns the name, at or above this one, that excludes a grant now; "" if none does. A write excludes its names, and a lock above
-// that is about to end excludes the names below it.
+// excludedBy returns the name, at or above this one, that excludes a grant now; "" if none does. A write excludes its names. A lock above
+// whose directory is being made or removed excludes the names below it: only its holder may acquire those, or it is about to end.
 func (st *State) excludedBy(name Name) Name {
 	for n := name; ; n = n.Parent() {
-		if st.excluded[n] > 0 || n != name && st.nodes[n].ending() {
+		if st.excluded[n] > 0 || n != name && st.nodes[n].changing() {
 			return n
 		}
 		if n == "/" {

@@ -125,7 +125,7 @@ func (t *Table) checkDirectory(ctx context.Context, h Hold) error {
 		return ctx.Err()
 	case gone:
 		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.hostGone(h.Name, h.Token, now, out) })
-	default:
+	default: // after a crash before the record is written, Restore knows the new directory by its mark
 		_, err = t.decide(ctx, func(now Instant, out *outcome) { t.st.restoredDirectory(h.Name, id, now, out) })
 	}
 	return err
@@ -143,10 +143,7 @@ type result struct {
 
 // decideIfValid is decide for a server that may change locks, see Options.Valid.
 func (t *Table) decideIfValid(ctx context.Context, f decision) (result, error) {
-	if err := t.checkValid(); err != nil {
-		return result{}, err
-	}
-	return t.decide(ctx, f)
+	return t.decideWhile(ctx, t.checkValid, f)
 }
 
 // awaitRefusal returns the error of a decision after the log has written every record appended before it: a refusal must not depend on a
@@ -165,7 +162,15 @@ func (t *Table) awaitRefusal(ctx context.Context, after Position, err error) err
 // or the log has no room for records that end nothing, it waits and decides again. The errors are those of the decision, ctx
 // and the log. It does not wait for the write of its own records; a refusal waits for the records that it depends on, see awaitRefusal.
 func (t *Table) decide(ctx context.Context, f decision) (result, error) {
+	return t.decideWhile(ctx, func() error { return nil }, f)
+}
+
+// decideWhile is decide while check returns nil. It calls check again after each wait.
+func (t *Table) decideWhile(ctx context.Context, check func() error, f decision) (result, error) {
 	for {
+		if err := check(); err != nil {
+			return result{}, err
+		}
 		t.mu.Lock()
 		out, now := &t.out, t.clock.Now()
 		token, room := t.checkLocked(f, now, out)
@@ -177,9 +182,6 @@ func (t *Table) decide(ctx context.Context, f decision) (result, error) {
 			case <-ctx.Done():
 				return result{}, ctx.Err()
 			}
-			if err := t.checkValid(); err != nil {
-				return result{}, err
-			}
 			continue
 		}
 		if !room {
@@ -189,11 +191,16 @@ func (t *Table) decide(ctx context.Context, f decision) (result, error) {
 			}
 			continue
 		}
+		logged := out.err != nil && out.logged()
 		r, err := t.takeLocked(out, now)
 		after := t.appended
 		t.mu.Unlock()
-		if err != nil {
-			err = t.awaitRefusal(ctx, after, err)
+		if err == nil {
+			return r, nil
+		}
+		err = t.awaitRefusal(ctx, after, err)
+		if _, suspended := err.(*SuspendedError); suspended && logged {
+			err = ErrUncertain // a *SuspendedError says that nothing was changed
 		}
 		return r, err
 	}
@@ -206,13 +213,13 @@ func (t *Table) takeLocked(out *outcome, now Instant) (result, error) {
 		r.granted = *out.granted
 	}
 	t.commitLocked(out)
-	r.end = t.appended // also without a record of its own: another caller may still wait for that of the hold
+	r.end = t.appended // also without a record of its own: the grant of a confirmed hold may not be written yet
 	t.serveQueuesLocked(now)
 	return r, err
 }
 
-// checkLocked makes a decision and applies nothing. If the outcome is busy, or without room for records with tokens up to the token, the
-// decision has to wait, and to be made again. [Session.View] depends on the same check.
+// checkLocked makes a decision and applies nothing. If the outcome is busy, the caller waits and decides again. If room is false, it calls
+// MakeRoom with the token and decides again. [Session.View] depends on the same check.
 func (t *Table) checkLocked(f decision, now Instant, out *outcome) (token Token, room bool) {
 	out.reset()
 	f(now, out)
@@ -296,7 +303,7 @@ func (t *Table) complete(ctx context.Context, c *claim) (result, error) {
 
 // decideCompleted decides the result of a claim.
 func (t *Table) decideCompleted(ctx context.Context, c *claim, done diskResult) (result, error) {
-	return t.decide(ctx, func(now Instant, out *outcome) { t.st.completed(c, done, now, out) })
+	return t.decide(ctx, func(now Instant, out *outcome) { t.st.decideClaim(c, done, now, out) })
 }
 
 // workOn makes or removes the directory of a claim. If the disk panics, it decides the claim as failed, so that no name stays claimed.

@@ -241,6 +241,21 @@ func TestARefusalWaitsForTheRecordsThatItDependsOn(t *testing.T) {
 	refusals(lock.ErrUncertain)
 }
 
+// The end of a wait is a refusal, too.
+func TestATimeoutWaitsForTheRecordsThatItDependsOn(t *testing.T) {
+	s := newScene(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Wait: time.Minute}})
+	log := &unwritten{Memory: locktest.NewMemory()}
+	s.log = log
+	s.start()
+	s.acquire(s.open("a"), "/x")
+	w := s.queue(s.open("b"), "/x")
+	s.pass(time.Minute)
+	log.fails.Store(true)
+	if _, over, err := w.Poll(s.ctx); !over || !errors.Is(err, lock.ErrUncertain) {
+		t.Errorf("over: %v, %v", over, err)
+	}
+}
+
 // freeDisk is a disk without files. Locks have no directories on it until one is needed.
 type freeDisk struct{ lock.Disk }
 
@@ -256,44 +271,47 @@ func (l *countingLog) Room(token lock.Token) bool { return int64(token) <= l.lef
 
 func (l *countingLog) MakeRoom(context.Context, lock.Token) error { return lock.ErrFull }
 
-// A write under way keeps the room for its publications. It waits for the log after its end, when the hold can end, too.
+// A write under way keeps the room for its publications. It waits for the log after its end, when the hold can end, too. Its function may
+// fail after the first publication.
 func TestAWriteKeepsRoomAndWaitsAfterItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &patientWrites{countingLog: &countingLog{Memory: locktest.NewMemory()}, goOn: make(chan struct{})}
-		log.left.Store(3)
-		table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/b_lock"},
-			lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x", "/y"}}})
-		s := table.Open(lock.Owner{Account: "w"})
-		if _, err := acquire(s, "/x_lock"); err != nil {
-			t.Fatal(err)
-		}
-		written := make(chan error)
-		go func() {
-			written <- s.Write(t.Context(), []lock.Write{{Path: "/x"}, {Path: "/y"}}, func(permits []lock.Permit) error {
-				if _, err := acquire(table.Open(lock.Owner{Account: "b"}), "/b_lock"); !errors.Is(err, lock.ErrFull) {
-					t.Errorf("a grant in the room of two publications: %v", err)
-				}
-				for _, p := range permits {
-					table.Publish(lock.Hold{Name: p.Lock, Token: p.Token}, p.Owner, "", lock.Publication{Path: "/x"})
-				}
-				log.block.Store(true)
-				return nil
-			})
-		}()
-		synctest.Wait()
-		if err := s.Release(t.Context(), "/x_lock"); err != nil {
-			t.Error(err)
-		}
-		select {
-		case err := <-written:
-			t.Errorf("the write has not waited for its record: %v", err)
-		default:
-		}
-		close(log.goOn)
-		if err := <-written; err != nil {
-			t.Error(err)
-		}
-	})
+	for _, failed := range []error{nil, errors.New("the second change fails")} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &patientWrites{countingLog: &countingLog{Memory: locktest.NewMemory()}, goOn: make(chan struct{})}
+			log.left.Store(3)
+			table := newTable(t, lock.Options{Log: log}, lock.Rule{Match: "/b_lock"},
+				lock.Rule{Match: "/x_lock", Protection: &lock.Protection{Paths: []string{"/x", "/y"}}})
+			s := table.Open(lock.Owner{Account: "w"})
+			if _, err := acquire(s, "/x_lock"); err != nil {
+				t.Fatal(err)
+			}
+			written := make(chan error)
+			go func() {
+				written <- s.Write(t.Context(), []lock.Write{{Path: "/x"}, {Path: "/y"}}, func(permits []lock.Permit) error {
+					if _, err := acquire(table.Open(lock.Owner{Account: "b"}), "/b_lock"); !errors.Is(err, lock.ErrFull) {
+						t.Errorf("a grant in the room of two publications: %v", err)
+					}
+					for _, p := range permits {
+						table.Publish(lock.Hold{Name: p.Lock, Token: p.Token}, p.Owner, "", lock.Publication{Path: "/x"})
+					}
+					log.block.Store(true)
+					return failed
+				})
+			}()
+			synctest.Wait()
+			if err := s.Release(t.Context(), "/x_lock"); err != nil {
+				t.Error(err)
+			}
+			select {
+			case err := <-written:
+				t.Errorf("the write has not waited for its record: %v", err)
+			default:
+			}
+			close(log.goOn)
+			if err := <-written; err != failed {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // patientWrites blocks the next Wait after block is set, until goOn is closed.

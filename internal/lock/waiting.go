@@ -14,20 +14,10 @@ type Waiting struct {
 // errors are those of AcquireOrWait; after the time, a *TimeoutError that wraps one. During a suspension the session stays in the queue.
 func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 	t, p := w.session.table, w.waiter
-	t.mu.Lock()
-	done, err = p.done, p.err
-	r := result{end: p.end}
-	claim := p.claim
-	if p.granted != nil {
-		r.granted = *p.granted
-	}
-	if claim != nil {
-		claim.begun = true
-	}
-	t.mu.Unlock()
+	r, claim, done, err := p.step(t)
 	switch {
 	case done && err != nil:
-		return Hold{}, true, err
+		return Hold{}, true, t.awaitRefusal(ctx, r.end, err)
 	case done:
 		return r.granted, true, t.awaitGrant(ctx, r)
 	case claim != nil:
@@ -40,6 +30,24 @@ func (w *Waiting) Poll(ctx context.Context) (h Hold, done bool, err error) {
 		return r.granted, true, t.awaitGrant(ctx, r)
 	}
 	return Hold{}, false, nil
+}
+
+// step returns the result of a wait that is over, or the claim of the directory that the session has to make now. During a suspension it gives
+// up the claim: the session is served again after it.
+func (w *waiter) step(t *Table) (r result, begun *claim, done bool, err error) {
+	now := t.beginChange()
+	defer t.endChange(now)
+	switch c := w.claim; {
+	case c == nil:
+	case t.checkValid() != nil:
+		t.st.applyUnclaimed(c)
+	default:
+		c.begun, begun = true, c
+	}
+	if r.end = w.end; w.granted != nil {
+		r.granted = *w.granted
+	}
+	return r, begun, w.done, w.err
 }
 
 // Withdraw ends the wait without a result. If the lock was granted and Poll has not returned it, the hold ends.

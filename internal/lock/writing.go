@@ -60,11 +60,12 @@ func (s *Session) Write(ctx context.Context, writes []Write, fn func([]Permit) e
 		case scope.empty():
 			return fn(permits)
 		}
-		if err := t.runPinned(scope, func() error { return fn(permits) }); err != nil || scope.publications == 0 {
-			return err
+		ran := false
+		err = t.runPinned(scope, func() error { ran = true; return fn(permits) })
+		if ran && scope.publications > 0 { // also after an error: fn may have made some of the changes
+			t.awaitPublications(ctx)
 		}
-		t.awaitPublications(ctx)
-		return nil
+		return err
 	}
 }
 
