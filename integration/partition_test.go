@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -331,12 +334,24 @@ func TestNetlockRunKillsItsCommandBeforeTheServerGrantsTheLockAgain(t *testing.T
 func deadBeforeGranted(t *testing.T, s *server, path string, drops direction, at int) error {
 	p := newPartition(t, s.v4, drops, at, 0)
 	defer p.close()
+	alive := filepath.Join(t.TempDir(), "alive") // netlock releases the lock after the death of the command, and ends later
+	if err := syscall.Mkfifo(alive, 0o600); err != nil {
+		return err
+	}
 	began := launch(t, locker(t, "", "--renew", fmt.Sprintf("ftp://%s:%s@%s/%%2F%s", account, password, p.address(), path[1:]),
-		"sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.01; done"))
+		"sh", "-c", "trap '' TERM; exec 3>"+alive+"; while :; do sleep 0.01; done"))
 	dead := make(chan time.Time, 1)
 	go func() {
-		_, _ = io.Copy(io.Discard, began.from)
+		if f, err := os.Open(alive); err == nil {
+			_, _ = io.Copy(io.Discard, f)
+			f.Close()
+		}
 		dead <- time.Now()
+	}()
+	defer func() { // of the goroutine, if the command did not start
+		if f, err := os.OpenFile(alive, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
 	}()
 	select {
 	case <-p.broken:

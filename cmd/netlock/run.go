@@ -139,7 +139,7 @@ func (r *runner) supervise(c *child, signals <-chan os.Signal, lock heldLock) en
 				lost = true
 				killTime, written = r.handleLoss(c, lock)
 			}
-			if killTime != nil {
+			if lost {
 				r.awaitGroup(c, killTime)
 			}
 			if written != nil {
@@ -187,15 +187,25 @@ func (r *runner) handleLoss(c *child, lock heldLock) (killTime <-chan time.Time,
 	return killTime, startWrite(r.stderr, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
-// awaitGroup waits for the processes that an ended command left in its group, and kills them at killTime.
+// dying is how long SIGKILL may take. A process that hangs in the kernel, or that nobody reaps, takes longer.
+const dying = time.Second
+
+// awaitGroup waits for the processes that an ended command left in its group, because the release of the lock lets another client change the
+// files. It kills them at killTime; nil: they were killed.
 func (r *runner) awaitGroup(c *child, killTime <-chan time.Time) {
-	look := time.NewTicker(10 * time.Millisecond)
+	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
+	var limit <-chan time.Time
+	if killTime == nil {
+		limit = time.After(dying)
+	}
 	for c.groupAlive() {
 		select {
 		case <-look.C:
 		case <-killTime:
 			c.kill()
+			killTime, limit = nil, time.After(dying)
+		case <-limit:
 			return
 		}
 	}
