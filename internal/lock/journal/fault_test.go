@@ -208,7 +208,7 @@ func TestOpenFailsIfASyncFails(t *testing.T) {
 }
 
 // together has many acquire while the first sync is held up until all of them wait, and returns their errors and the number of syncs.
-func (s *scene) together(l *Log, others int, first error) ([]error, int) {
+func (s *scene) together(l *Log, others int, failed error) ([]error, int) {
 	var syncs atomic.Int32
 	started, release := make(chan struct{}), make(chan struct{})
 	records := make([]lock.Record, others+1)
@@ -220,9 +220,8 @@ func (s *scene) together(l *Log, others int, first error) ([]error, int) {
 			if syncs.Add(1) == 1 {
 				close(started)
 				<-release
-				return first
 			}
-			return nil
+			return failed // also of the log's own sync, which may come first
 		}
 	})
 	errs := make([]error, others+1)
