@@ -137,8 +137,8 @@ func (c *client) linkTargets(names ...lock.Name) (targets []lock.Name, err error
 	return targets, nil
 }
 
-// excludingLockOf calls change. If a rule makes n the name of a lock, nobody can acquire the lock meanwhile; if the lock is held, it returns
-// errIsLock and calls nothing.
+// excludingLockOf calls change. If a rule makes n the name of a lock, no session can acquire the lock while change runs. If the lock is
+// held, excludingLockOf returns errIsLock and does not call change.
 func (c *client) excludingLockOf(n lock.Name, change func() error) error {
 	if !c.isLockName(n) {
 		return change()

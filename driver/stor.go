@@ -63,8 +63,8 @@ func (t *transfer) openUpload(appending bool, offset int64) error {
 	return err
 }
 
-// noteReceived returns a function that records received bytes as a sign of life, for the locks of the session and of its job. Server.watch may still call it when the
-// session has ended.
+// noteReceived returns a function that records received bytes as a sign of life, for the locks of the session and of its job. Server.watch
+// may call the function after the end of the session.
 func (t *transfer) noteReceived() func() {
 	locks, jobs := t.client.locks, t.client.jobs
 	return func() {

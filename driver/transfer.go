@@ -31,8 +31,8 @@ var (
 // download. The library calls ReadFrom or WriteTo with the data connection, then Close. ReadFrom and WriteTo move and convert the bytes.
 //
 // cmd has the stage of the transfer and the cause of an abort; other goroutines may abort it. All fields belong to the goroutine that
-// executes the transfer. While the transfer is in Server.transfers, other goroutines read the fields from client to conn, file
-// and permitAtStart, and nobody writes these.
+// executes the transfer. While the transfer is in Server.transfers, the fields from client to conn, file and permitAtStart
+// do not change, because other goroutines read them.
 type transfer struct {
 	client     *client
 	cmd        *control.Command

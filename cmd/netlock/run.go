@@ -187,8 +187,8 @@ func (r *runner) handleLoss(c *child, lock heldLock) (killTime <-chan time.Time,
 	return killTime, startWrite(r.stderr, fmt.Sprintf("netlock: %s: %s; the command is ended\n", lock.Path(), oneLine(fmt.Sprint(lock.Err()))))
 }
 
-// dying is how long SIGKILL may take. A process that hangs in the kernel, or that nobody reaps, takes longer.
-const dying = time.Second
+// killWait is how long netlock waits for the death of the group after SIGKILL. A process that hangs in the kernel can live longer.
+const killWait = time.Second
 
 // awaitGroup waits for the processes that an ended command left in its group, because the release of the lock lets another client change the
 // files. It kills them at killTime; nil: they were killed.
@@ -197,14 +197,14 @@ func (r *runner) awaitGroup(c *child, killTime <-chan time.Time) {
 	defer look.Stop()
 	var limit <-chan time.Time
 	if killTime == nil {
-		limit = time.After(dying)
+		limit = time.After(killWait)
 	}
 	for c.groupAlive() {
 		select {
 		case <-look.C:
 		case <-killTime:
 			c.kill()
-			killTime, limit = nil, time.After(dying)
+			killTime, limit = nil, time.After(killWait)
 		case <-limit:
 			return
 		}

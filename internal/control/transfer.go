@@ -117,7 +117,7 @@ func (cmd *Command) Cause() error {
 // 1xx is ErrQuit: the client may have been killed, so that bytes are missing.
 func (cmd *Command) Seal() error { return cmd.seal(false) }
 
-// SealComplete is Seal for a transfer of which certainly no byte is missing: a QUIT does not matter.
+// SealComplete is Seal for a transfer that certainly has all bytes. An early QUIT of the client does not abort it.
 func (cmd *Command) SealComplete() error { return cmd.seal(true) }
 
 func (cmd *Command) seal(complete bool) error {

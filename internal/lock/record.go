@@ -12,7 +12,7 @@ type Hold struct {
 	Job      bool    // it is automatic: a session of OpenJob acquired it
 	Shared   bool    // other shared holds of the name may stand at the same time
 	// Rule limits the hold: the rule in force for its name, or the last one if none matches the name any more. It is never nil, and has no
-	// Contention and no Protection. A reload may replace the pointer; nobody changes the Rule that it points to.
+	// Contention and no Protection. A reload may replace the pointer. The Rule that it points to never changes.
 	Rule  *Rule
 	Asked Asked // limits that its client set
 	// Directory identifies the lock's directory; zero while it has none.

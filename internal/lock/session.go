@@ -142,8 +142,8 @@ func (s *Session) End() {
 
 // Work is a sign of life of a client that transfers bytes or has changed a file. For the session's own holds it is a Touch. It also
 // counts for the holds of ended sessions of the account that have the session's job key, or come from its address with no other job key,
-// unless the session lost a hold of the same name. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that remove old locks,
-// send these, too.
+// unless the session lost a hold of the same name. Do not call it for logins, listings, MKD and RMD: waiting clients, and programs that
+// remove old locks, send these, too.
 //
 // Its cost grows with the number of holds of the account's ended sessions.
 func (s *Session) Work() {

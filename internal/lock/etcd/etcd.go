@@ -14,8 +14,8 @@
 // server that saw none uses the wall clock. A crash may lose the last second of the history, except the grants of locks that are still
 // held: the next [Log.Load] appends these. A term writes a key each second, so etcd must be compacted by its own settings.
 //
-// An active server whose way to etcd is slow hands over if another server has an election key. That server loses the key if etcd is slow for it, too,
-// and gets another one only after etcd has answered each of its polls in time for a ttl. So servers rarely hand over to each other again and
+// If etcd is slow for the active server, that server hands over to one that has an election key. A standby loses its key if etcd is slow for
+// it, too. It gets another key after etcd has answered each of its polls in time for a ttl. So servers rarely hand over to each other again and
 // again: only if the round trips of all vary around the request timeout.
 //
 // Start reading at [Cluster.Campaign], then log.go, writer.go and term.go. Package record has the form of holds and of the history; all other
