@@ -679,6 +679,17 @@ func (l *suspendingLog) Append(records []lock.Record) lock.Position {
 	return l.Memory.Append(records)
 }
 
+// run runs the table's work in the background until stop is called.
+func (s *scene) run() (stop func()) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { s.is(s.table.Run(ctx), nil) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // A suspension begins after the decision to end a hold. The session that waits for the lock gets it after the suspension.
 func TestAWaitingSessionGetsItsLockAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -686,11 +697,7 @@ func TestAWaitingSessionGetsItsLockAfterASuspension(t *testing.T) {
 		log := &suspendingLog{locktest.NewMemory(), func() {}}
 		s.log = log
 		s.start()
-		ctx, stop := context.WithCancel(s.ctx)
-		var running sync.WaitGroup
-		running.Go(func() { s.is(s.table.Run(ctx), nil) })
-		defer running.Wait()
-		defer stop()
+		defer s.run()()
 		a, b := s.open("a"), s.open("b")
 		s.acquire(a, "/locks/x")
 		w := s.wait(b, "/locks/x")
@@ -714,11 +721,7 @@ func TestAWaitingSessionGetsItsLockAfterASuspension(t *testing.T) {
 func TestNoDirectoryIsMadeDuringASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withDirectories(t)
-		ctx, stop := context.WithCancel(s.ctx)
-		var running sync.WaitGroup
-		running.Go(func() { s.is(s.table.Run(ctx), nil) })
-		defer running.Wait()
-		defer stop()
+		defer s.run()()
 		a, b := s.open("a"), s.open("b")
 		s.acquire(a, "/locks/x")
 		woken := false
