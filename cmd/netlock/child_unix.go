@@ -115,9 +115,6 @@ func (c *child) terminate() {
 
 func (c *child) kill() { c.signalGroup(unix.SIGKILL) }
 
-// groupAlive reports whether the group has a process. While it has, no other group gets its number.
-func (c *child) groupAlive() bool { return unix.Kill(-c.pid, 0) == nil }
-
 // hasKey reports whether the terminal may have sent the signal to the group of the command: it is that of ^C or ^\, and the group is in the
 // foreground. Nothing distinguishes it from the same signal of another program.
 func (c *child) hasKey(s os.Signal) bool {

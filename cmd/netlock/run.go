@@ -193,7 +193,7 @@ const killWait = time.Second
 // awaitGroup waits for the processes that an ended command left in its group, because the release of the lock lets another client change the
 // files. It kills them at killTime; nil: they were killed.
 func (r *runner) awaitGroup(c *child, killTime <-chan time.Time) {
-	look := time.NewTicker(time.Millisecond)
+	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	var limit <-chan time.Time
 	if killTime == nil {
