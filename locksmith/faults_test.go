@@ -231,6 +231,7 @@ func TestOptions(t *testing.T) {
 	}{
 		"MaxAge":               {aged + grant("42", short) + asks + "hang", Options{MaxAge: 1500 * time.Millisecond}, 1600 * time.Millisecond, ""},
 		"Margin":               {asLocks() + grant("42", short) + asks + "hang", Options{Margin: 900 * time.Millisecond}, 1100 * time.Millisecond, ""},
+		"no grace":             {asLocks() + grant("42", "left=360.000;grace=0.000;") + sendRMD, Options{}, 0, "refused: /a: the server would release the lock as soon as the connection ends: its rule needs a grace of a few seconds"},
 		"a Margin too long":    {asLocks() + grant("42", short) + sendRMD, Options{Margin: time.Second}, 0, "refused: /a: the lock can end after 2s, which is too short for a margin of 1s"},
 		"MaxAge not supported": {asOthers(), Options{MaxAge: time.Second}, 0, "the server does not support max age"},
 		"Note":                 {noted + grant("42", short) + asks + "hang", Options{Note: " web3\n4711 \x1bx\xff " + strings.Repeat("é", 40)}, 1600 * time.Millisecond, ""},

@@ -60,8 +60,11 @@ func (l lease) shortest() time.Duration {
 	return shortest
 }
 
-// tooShort returns why the lease is too short for the margin; "" if it is not.
+// tooShort returns why the lease is too short to hold the lock; "" if it is not.
 func (l lease) tooShort() string {
+	if l.grace > 0 && l.grace < 100*time.Millisecond {
+		return "the server would release the lock as soon as the connection ends: its rule needs a grace of a few seconds"
+	}
 	if shortest := l.shortest(); shortest <= 2*l.margin {
 		return fmt.Sprintf("the lock can end after %s, which is too short for a margin of %s", shortest, l.margin)
 	}
