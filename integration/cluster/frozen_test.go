@@ -49,6 +49,7 @@ func frozenDisk(t *testing.T) (dir string, freeze, thaw func()) {
 // The file system of the active server hangs in writes, as it does when its disk or its NFS server is gone. Another server takes over, also while an
 // upload hangs.
 func TestAFileSystemThatHangsCausesAFailover(t *testing.T) {
+	t.Parallel()
 	for name, uploading := range map[string]bool{"idle": false, "an upload hangs": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,9 +100,6 @@ func TestAFileSystemThatHangsCausesAFailover(t *testing.T) {
 			next.Want(550, "MKD /first") // still held
 			thaw()
 			a.shows(t, standsBy)
-			if n := len(c.terms()); n != 2 {
-				t.Errorf("%d terms, want 2", n)
-			}
 		})
 	}
 }

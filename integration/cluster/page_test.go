@@ -160,7 +160,7 @@ func machineFiles(t *testing.T) (shared string) {
 
 // builtPackage builds the package once, in dist, and returns its file.
 var builtPackage = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("sh", "-c", "cd ../.. && packaging/deb").CombinedOutput()
+	out, err := exec.Command("sh", "-c", "cd ../.. && COMPRESSION=none packaging/deb").CombinedOutput()
 	made := strings.Fields(string(out))
 	if err != nil || len(made) == 0 {
 		return "", fmt.Errorf("packaging/deb: %w: %s", err, out)
@@ -171,6 +171,7 @@ var builtPackage = sync.OnceValues(func() (string, error) {
 // TestTheClusterPage executes the commands of docs/cluster.md, one block after the other, on three machines. A client holds a lock while they replace
 // certificates and passwords.
 func TestTheClusterPage(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	shared := machineFiles(t)
 	etcdtest.Archive(t, filepath.Join(shared, "root"))

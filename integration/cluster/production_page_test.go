@@ -12,6 +12,7 @@ import (
 // TestTheProductionPage executes the commands of docs/production.md on a server and a client. testdata/production has stand-ins for certbot and
 // journalctl.
 func TestTheProductionPage(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	harness.Need(t, "nft", "rsync")
 	shared := machineFiles(t)

@@ -70,7 +70,7 @@ func Archive(t testing.TB, dir string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "tar", "--dereference", "-C", filepath.Dir(tree), "-czf", filepath.Join(dir, name+".tar.gz"), name)
+	cmd := exec.CommandContext(t.Context(), "tar", "--dereference", "-C", filepath.Dir(tree), "-I", "gzip -1", "-cf", filepath.Join(dir, name+".tar.gz"), name)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
