@@ -26,7 +26,6 @@ type programKind struct {
 	steps  []string // the steps at which a test may kill it
 	gap    bool     // it removes the old live file before it places the new one
 	tls    bool
-	free   bool // it takes no lock
 }
 
 var kinds = []programKind{
@@ -36,18 +35,10 @@ var kinds = []programKind{
 		steps: []string{"begin", "locked", "upload", "uploaded", "compared", "published", "unlocked"}},
 	{name: "3 site deployer", script: "site.py", live: "public/index.html", gap: true, tls: true,
 		steps: []string{"begin", "locked", "upload", "staged", "between", "swapped", "cleaned", "unlocked"}},
-	{name: "4 files called lock", script: "lockfiles.sh", live: "composer.lock", gap: true, free: true,
-		steps: []string{"upload-composer.lock", "renamed-composer.lock", "deleted-composer.lock", "upload-Gemfile.lock", "mirror", "mirrored"}},
-	{name: "5 MultiLock", script: "multilock.py", live: "index",
-		steps: []string{"begin", "made", "written", "locked", "upload", "uploaded", "emptied", "unlocked"}},
 }
 
 // soon makes every lock of these programs end five seconds after the last command of its holder.
 const soon = `
-[[lock]]
-match = "/locks/**"
-max_age = "1h"
-max_idle = "5s"
 [[lock]]
 match = "**/*.lock"
 max_age = "1h"
@@ -77,9 +68,7 @@ func (s *server) stage(t testing.TB, k programKind, name, account string) *stage
 			t.Fatal(err)
 		}
 	}
-	if k.script != "lockfiles.sh" {
-		s.write(st.base+"/"+k.live, published("old"))
-	}
+	s.write(st.base+"/"+k.live, published("old"))
 	return st
 }
 
@@ -202,16 +191,13 @@ func (st *stage) wantNothingLeft(t testing.TB) {
 	}
 }
 
-// takeTurns runs two programs at once, to their ends, and checks the outcome. Without a lock it runs one.
+// takeTurns runs two programs at once, to their ends, and checks the outcome.
 func (st *stage) takeTurns(t testing.TB) {
 	t.Helper()
-	rounds, all := count(1, 20), []string{"a", "b"}
-	if st.kind.free {
-		all = all[:1]
-	}
+	rounds := count(1, 20)
 	end := st.watch()
 	var running sync.WaitGroup
-	for _, who := range all {
+	for _, who := range []string{"a", "b"} {
 		running.Go(func() {
 			for i := range rounds {
 				id := fmt.Sprint(who, i)
@@ -223,13 +209,11 @@ func (st *stage) takeTurns(t testing.TB) {
 		})
 	}
 	running.Wait()
-	if err := end(); err != nil && !(st.kind.free && errors.Is(err, fs.ErrNotExist)) {
+	if err := end(); err != nil {
 		t.Errorf("%s: torn: %v", st.kind.name, err)
 	}
 	last, ins, overlaps := st.story()
-	if st.kind.free {
-		last = fmt.Sprint("a", rounds-1)
-	} else if ins != 2*rounds || overlaps > 0 {
+	if ins != 2*rounds || overlaps > 0 {
 		t.Errorf("%s: %d entered, want %d; %d while another was in", st.kind.name, ins, 2*rounds, overlaps)
 	}
 	st.wantAll(t, last)
@@ -281,27 +265,21 @@ func (st *stage) kill(t testing.TB, d death) {
 	}
 	next := st.program(t, st.kind.script, "next")
 	over := make(chan result, 1)
-	run := func() { over <- finish(t, next) }
-	if !st.kind.free {
-		go run()
-	}
+	go func() { over <- finish(t, next) }()
 	time.Sleep(d.after)
 	v.kill()
 	if err := st.note("dead victim"); err != nil {
 		t.Error(err)
 	}
-	if st.kind.free {
-		go run()
-	}
 	r := <-over
 	if r.status != 0 {
 		t.Errorf("%s: the next one: exit status %d\n%s", where, r.status, r.out)
 	}
-	if err := end(); err != nil && !(st.kind.free && errors.Is(err, fs.ErrNotExist)) {
+	if err := end(); err != nil {
 		t.Errorf("%s: torn: %v", where, err)
 	}
 	last, _, overlaps := st.story()
-	if overlaps > 0 || !st.kind.free && r.status == 0 && last != "next" {
+	if overlaps > 0 || r.status == 0 && last != "next" {
 		t.Errorf("%s: two holders; the last was %s", where, last)
 	}
 	if r.status == 0 {

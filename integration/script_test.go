@@ -34,7 +34,7 @@ import (
 // stranger does not log in, and six is the first account over IPv6. A client connects at its first command.
 //
 // The file "config" is the configuration of the server. With "stepped" in its place, the clocks of the server are those of the script; with
-// "traced", its library reports what it executes; with none of them, the locks are longLived. If it contains DIRECTORIES, the script runs with "true" there and with "false".
+// neither, the locks are longLived. If it contains DIRECTORIES, the script runs with "true" there and with "false".
 func TestServerScripts(t *testing.T) {
 	t.Parallel()
 	runScripts(t, scripts(t, "server"), func(*scene) {})
@@ -103,7 +103,6 @@ type scene struct {
 	clients     map[string]*actor
 	programs    map[string]*program
 	terminal    *terminal
-	traced      int      // the length of the log at the last command "executed"
 	vars        []string // the environment of the script at its start
 }
 
@@ -119,11 +118,6 @@ func (p *scene) setUp(t *testing.T, e *testscript.Env, prepare func(*scene)) err
 		p.server, p.clock = newStepped(t, p.tables(t, config, e.WorkDir))
 	} else if config, err = os.ReadFile(filepath.Join(e.WorkDir, "config")); err == nil {
 		p.server = newServer(t, p.tables(t, config, e.WorkDir))
-	} else if config, err = os.ReadFile(filepath.Join(e.WorkDir, "traced")); err == nil {
-		p.server = newServer(t, p.tables(t, config, e.WorkDir))
-		if p.program, err = tracedBinary(); err != nil {
-			return err
-		}
 	} else {
 		p.server = newServer(t, longLived)
 	}
@@ -260,8 +254,6 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 		"file FILE CONTENT":  func(_ *testscript.TestScript, args []string) { p.wantFile(p.t, args[0], args[1]) },
 		// secure has a client use TLS for its control connection.
 		"secure CLIENT": func(_ *testscript.TestScript, args []string) { p.as(args[0]).startTLS() },
-		// executed checks which commands the library executed since the last line of this kind. Only with the file "traced".
-		"executed [COMMAND...]": func(_ *testscript.TestScript, args []string) { p.executed(args) },
 		// unfinished checks how many uploads on disk are not published.
 		"unfinished COUNT": func(ts *testscript.TestScript, args []string) {
 			if left := p.unfinished(); fmt.Sprint(len(left)) != args[0] {

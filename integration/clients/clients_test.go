@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,8 +83,8 @@ var clients = []client{
 	{name: "Net::FTP", programs: []string{"perl"}, does: all, do: script("perl", "client.pl"), cannot: resumesNever},
 	{name: "PHP", programs: []string{"php"}, does: all, do: script("php", "client.php"), cannot: reasons(onlyExplicit, resumesOnce)},
 	{name: "Ruby", programs: []string{"ruby"}, does: all, do: script("ruby", "client.rb"), cannot: reasons(onlyUnderTLS, onlyExplicit, resumesOnce, ignoresTicket)},
-	{name: "basic-ftp", programs: []string{"node"}, does: all, do: basicFTP, cannot: reasons(onlyUnderTLS, onlyPassive)},
-	{name: "Commons Net", programs: []string{"java"}, does: all, do: commonsNet, cannot: reasons(onlyUnderTLS, resumesNever)},
+	{name: "basic-ftp", programs: []string{"node", "npm"}, does: all, do: basicFTP, cannot: reasons(onlyUnderTLS, onlyPassive)},
+	{name: "Commons Net", programs: []string{"java", "javac"}, does: all, do: commonsNet, cannot: reasons(onlyUnderTLS, resumesNever)},
 	{name: "jlaffaye", does: all, do: jlaffaye, cannot: onlyPassive, crlf: true},
 	{name: "ncftp", programs: []string{"ncftpget", "ncftpput", "ncftpls"}, does: all, do: ncftp, cannot: reasons(onlyPlain, onlyIPv4)},
 	{name: "tnftp", programs: []string{"tnftp"}, does: all, do: tnftp, cannot: onlyPlain},
@@ -196,8 +197,14 @@ quit
 	return j.must(t, nil, "sh", "-c", `exec tnftp -i -n -v -q 20 "$@" <in`, "sh", j.host, j.port)
 }
 
+// modules returns the directory of Node's packages.
+var modules = sync.OnceValues(func() (string, error) { return output("npm", "root", "--global") })
+
 func basicFTP(t testing.TB, j job) string {
-	modules := strings.TrimSpace(j.must(t, nil, "npm", "root", "--global"))
+	modules, err := modules()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(filepath.Join(modules, "basic-ftp")); err != nil {
 		harness.Missing(t, "basic-ftp is not installed")
 	}
@@ -208,16 +215,25 @@ func basicFTP(t testing.TB, j job) string {
 	return j.must(t, []string{"NODE_PATH=" + modules}, "node", program)
 }
 
+// library is Apache Commons Net.
+const library = "/usr/share/java/commons-net.jar"
+
+// classes compiles testdata/Client.java, and returns the directory of its classes.
+var classes = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(filepath.Dir(binary), "classes")
+	_, err := output("javac", "-cp", library, "-d", dir, "testdata/Client.java")
+	return dir, err
+})
+
 func commonsNet(t testing.TB, j job) string {
-	const library = "/usr/share/java/commons-net.jar"
 	if _, err := os.Stat(library); err != nil {
 		harness.Missing(t, "Apache Commons Net is not installed")
 	}
-	program, err := filepath.Abs("testdata/Client.java")
+	classes, err := classes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return j.must(t, nil, "java", "-XX:TieredStopAtLevel=1", "-cp", library, program)
+	return j.must(t, nil, "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", library+":"+classes, "Client")
 }
 
 // tlsConfig trusts the server, and resumes sessions.
@@ -273,8 +289,14 @@ func jlaffaye(t testing.TB, j job) string {
 	return refused.Msg + strings.Join(names, " ")
 }
 
+// obscured returns the password as rclone expects it.
+var obscured = sync.OnceValues(func() (string, error) { return output("rclone", "obscure", harness.Password) })
+
 func rclone(t testing.TB, j job) string {
-	password := strings.TrimSpace(j.must(t, nil, "rclone", "obscure", harness.Password))
+	password, err := obscured()
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := []string{"rclone", "--config", os.DevNull, "--retries", "1", "--ftp-host", j.host, "--ftp-port", j.port,
 		"--ftp-user", harness.Account, "--ftp-pass", password, choose(j.implicit, "--ftp-tls", "--ftp-explicit-tls")}
 	if j.version == "1.2" {

@@ -22,7 +22,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(harness.Main(m, "3", func(dir string) error {
+	os.Exit(harness.Main(m, "8", func(dir string) error {
 		binary = filepath.Join(dir, "ftplockd")
 		return harness.Build("../../cmd/ftplockd", binary)
 	}))
@@ -91,6 +91,17 @@ func (j job) run(t testing.TB, env []string, line ...string) (string, error) {
 	cmd.Dir, cmd.Env = j.dir, append(j.environment(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// output runs a command once for all jobs, and returns what it prints.
+func output(name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 // must is run for a command that has to succeed.

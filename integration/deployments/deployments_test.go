@@ -29,7 +29,7 @@ var long = flag.Bool("long", false, "run many rounds")
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(harness.Main(m, "3", func(dir string) error {
+	os.Exit(harness.Main(m, "8", func(dir string) error {
 		binary = filepath.Join(dir, "ftplockd")
 		return harness.Build("../../cmd/ftplockd", binary)
 	}))
@@ -271,8 +271,29 @@ func TestProgramsWithOneConnectionSuitJobsBySession(t *testing.T) {
 	}
 }
 
-// grace is a little more than the grace of an automatic lock.
-const grace = 3500 * time.Millisecond
+// awaitIdle returns when the server has neither a session nor an automatic lock, whose grace begins at the end of the session.
+func awaitIdle(t testing.TB, server *peers.Process) {
+	t.Helper()
+	harness.Await(t, "all sessions end", func() bool {
+		out, err := exec.Command(binary, "sessions", "--json", "--config", filepath.Join(filepath.Dir(server.Root), "ftplockd.toml")).Output()
+		if err != nil {
+			t.Fatalf("ftplockd sessions: %v", err)
+		}
+		return string(bytes.TrimSpace(out)) == "[]"
+	})
+	boss, err := harness.Login(nil, server.Address, "boss", harness.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer boss.Conn.Close()
+	harness.Await(t, "the grace ends", func() bool {
+		r, err := boss.Try("SITE LOCK INFO " + site + "/.deploy-lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(r.Text, "type=free;")
+	})
+}
 
 // TestTheNextJobRepairsTheSiteOfAKilledJob kills a job at a random moment. The next job starts after the grace.
 func TestTheNextJobRepairsTheSiteOfAKilledJob(t *testing.T) {
@@ -289,7 +310,7 @@ func TestTheNextJobRepairsTheSiteOfAKilledJob(t *testing.T) {
 				ctx, kill := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(time.Second))))
 				first := p.deploy(ctx, t, c.jobs[0])
 				kill()
-				time.Sleep(grace)
+				awaitIdle(t, server)
 				if o := p.deploy(t.Context(), t, c.jobs[1]); o.err != nil {
 					t.Fatalf("the job after a killed one (%v): %v\n%s", first.err, o.err, tail(o.out, 1500))
 				}

@@ -1,7 +1,7 @@
 # The common part of the shell programs of this directory. The environment names the server (FTP_HOST, FTP_PORT, FTP_USER,
 # FTP_PASSWORD), the program's directory on it (BASE), the local files to publish (LOCAL), the program (ID) and the pause between
-# two tries (PAUSE). The test reads the steps. At the step STOP_AT the program stops. The programs that work under the lock write
-# their names into the local file WITNESS.
+# two tries (PAUSE). The test reads the steps. At the step STOP_AT the program stops. The programs write their
+# names into the local file WITNESS when they enter and leave the lock.
 set -eu
 url=ftp://$FTP_HOST:$FTP_PORT
 step() {
