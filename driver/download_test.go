@@ -40,10 +40,10 @@ func TestDownloads(t *testing.T) {
 		c := s.as("phoneacc")
 		nc := c.data()
 		c.want("RETR /large", "150 *")
-		io.ReadFull(c.secured(nc), make([]byte, 10))
+		io.ReadFull(c.Secure(nc), make([]byte, 10))
 		nc.SetLinger(0)
 		nc.Close()
-		c.transcript("S: 426 /large: the data connection was cut")
+		c.play("=> 426 /large: the data connection was cut")
 		c.want("NOOP", "200 *")
 	})
 }

@@ -62,7 +62,7 @@ func TestALockIsReleasedOnlyAfterTheTransfersOfItsSession(t *testing.T) {
 	c.port()
 	c.send("RETR /hung/f\r\n")
 	<-h.asked
-	c.Close()
+	c.Conn.Close()
 	s.until("the end of the connection waits for the transfer", func() bool {
 		return somewhere("[chan receive", "]:\ngithub.com/ftplockd/ftplockd/internal/control.(*Conn).conclude(")
 	})
@@ -117,7 +117,7 @@ func TestSignsOfLife(t *testing.T) {
 		s.pass(0)
 	}
 	nc.Close()
-	c.transcript("S: 226 *")
+	c.play("=> 226 *")
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although the transfer of its holder moved bytes")
 	}
@@ -131,7 +131,7 @@ func TestSignsOfLife(t *testing.T) {
 		t.Error("no byte came for longer than max_idle, and the lock is held")
 	}
 	nc.Close()
-	c.transcript("S: 226 *")
+	c.play("=> 226 *")
 	c.want("RMD /idle/a", "550 /idle/a: taken away 0s ago: no sign of life for 1m0s")
 }
 

@@ -88,7 +88,7 @@ func TestListings(t *testing.T) {
 			"MLSD *":        "550 /d/[*]: no such file or directory",
 			"LIST broken/x": "550 *",
 		} {
-			_, r := c.download(command)
+			_, r := c.execute(command, "")
 			c.check(command, r, strings.ReplaceAll(want, "[*]", "*"))
 		}
 		if got := c.fetch("NLST /"); !strings.HasPrefix(got, "/d\r\n/empty\r\n") {
@@ -203,7 +203,7 @@ func TestAListingThatFailsIsNotEmpty(t *testing.T) {
 	c.want("MKD /locks/a", "257 *")
 	for command, left := range map[string]int{"LIST /d": 0, "NLST /d": 0, "MLSD /d": 0, "NLST /d/*": 0, "LIST /d/cut": 9, "NLST /locks/a": 0} {
 		s.driver.tree = &exhausted{tree, left}
-		_, r := c.download(command)
+		_, r := c.execute(command, "")
 		c.check(command, r, "451 *")
 	}
 }

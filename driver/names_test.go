@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
@@ -46,7 +47,7 @@ func TestMkdOfEveryKindOfName(t *testing.T) {
 		a.want("MKD /held_lock", "257 *")
 		for _, tt := range tests {
 			r := b.ask(tt.command)
-			if !fits(tt.reply, r) {
+			if !harness.Fits(tt.reply, r) {
 				t.Errorf("%s: %.200q", tt.what, r)
 			}
 			granted := len(s.table.All()) > 2
