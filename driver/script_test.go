@@ -49,6 +49,25 @@ func (s *server) play(t *testing.T, script string) {
 	}
 }
 
+// A line of a script fails if the server does not reply as it says.
+func TestALineOfAScriptFails(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	for _, line := range []string{
+		"NOOP => 201 *", "NOOP => 200 OK?", "NOOP", "SIZE /f => 213 *#2", "MLST /f => 250 *", "MLST /f => 250-*\\n251 *",
+		"RETR /f => 226 * >>> y", "RETR /f => 226 *", "STOR /none/f <<< x => 226 *", "STOR /none/f <<< x ...", "RETR /none => 226 *",
+	} {
+		if c.Play(line) == nil {
+			t.Errorf("no error: %s", line)
+		}
+	}
+	c.play("STOR /f <<< y ...")
+	if c.Play("=> 426 *") == nil {
+		t.Error("no error: the reply to an upload is 226")
+	}
+}
+
 // plays plays a script on a new server.
 func plays(t *testing.T, script string, changes ...func(*setup)) {
 	t.Helper()

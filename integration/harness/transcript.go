@@ -36,7 +36,7 @@ func (s *Session) Play(line string) error {
 	if !now {
 		var later bool
 		if sent, later = strings.CutSuffix(sent, " ..."); !later {
-			return fmt.Errorf("%q has neither => nor ...", line)
+			return fmt.Errorf("%q has neither a reply (=>) nor dots (...)", line)
 		}
 	}
 	command, content, _ := strings.Cut(strings.TrimPrefix(sent, " "), " <<< ")
