@@ -77,8 +77,7 @@ func TestAbor(t *testing.T) {
 // publishing uploads a file of one byte, and stops the server while it publishes the file, until the test calls goOn.
 func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.t.Helper()
-	d := c.data()
-	c.want("STOR "+file, "150 *")
+	d := c.opened("STOR "+file, false)
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()

@@ -104,8 +104,7 @@ func TestSignsOfLife(t *testing.T) {
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although its holder showed signs of life")
 	}
-	nc := c.data()
-	c.want("STOR /f", "150 *")
+	nc := c.opened("STOR /f", false)
 	session := c.session()
 	for range 3 {
 		s.clock.Advance(50 * time.Second)
@@ -121,8 +120,7 @@ func TestSignsOfLife(t *testing.T) {
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although the transfer of its holder moved bytes")
 	}
-	nc = c.data()
-	c.want("STOR /f", "150 *")
+	nc = c.opened("STOR /f", false)
 	c.want("STAT", "211-*") // the server has counted STOR itself as a sign of life
 	s.clock.Advance(61 * time.Second)
 	time.Sleep(2 * watchEvery) // the watch checks the upload meanwhile
