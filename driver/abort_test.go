@@ -35,12 +35,10 @@ func TestAbor(t *testing.T) {
 			if i > 0 {
 				s.until("it waits for the connection", func() bool { return somewhere("(*Port).Accept") })
 			}
-			c.transcript(`
-				C: ABOR
-				S: 426 *: aborted by ABOR
-				S: 226 *
-				C: NOOP
-				S: 200 OK`)
+			c.play(`
+				ABOR => 426 *: aborted by ABOR
+				=> 226 *
+				NOOP => 200 OK`)
 		}
 		if d := time.Since(began); d > s.driver.connectWithin()/2 {
 			t.Errorf("ABOR waited for the data connection: %v", d)
@@ -62,11 +60,10 @@ func TestAbor(t *testing.T) {
 		for _, active := range []bool{false, true} {
 			nc := c.opened("RETR /large", active)
 			began := time.Now()
-			io.ReadFull(c.secured(nc), make([]byte, 10))
-			c.transcript(`
-				C: ABOR
-				S: 426 /large: aborted by ABOR
-				S: 226 *`)
+			io.ReadFull(c.Secure(nc), make([]byte, 10))
+			c.play(`
+				ABOR => 426 /large: aborted by ABOR
+				=> 226 *`)
 			if d := time.Since(began); d > 4*time.Second { // crypto/tls would wait 5 s to send its close_notify
 				t.Errorf("ABOR took %v, active: %t", d, active)
 			}
@@ -80,8 +77,7 @@ func TestAbor(t *testing.T) {
 // publishing uploads a file of one byte, and stops the server while it publishes the file, until the test calls goOn.
 func (s *server) publishing(c *conn, file string) (goOn func()) {
 	s.t.Helper()
-	d := c.data()
-	c.want("STOR "+file, "150 *")
+	d := c.opened("STOR "+file, false)
 	s.driver.layout.Lock()
 	d.Write([]byte("x"))
 	d.Close()
@@ -97,10 +93,10 @@ func TestAborIsTooLateDuringPublication(t *testing.T) {
 	goOn := s.publishing(c, "/locks/a/note")
 	c.send("ABOR\r\nNOOP\r\n")
 	goOn()
-	c.transcript(`
-		S: 226 transfer complete, 1 bytes received
-		S: 226 *
-		S: 200 OK`)
+	c.play(`
+		=> 226 transfer complete, 1 bytes received
+		=> 226 *
+		=> 200 OK`)
 }
 
 // busy is the library's client. Path waits until goOn is closed, and so does STAT.
@@ -117,7 +113,7 @@ func (b busy) Path() string {
 
 // busy makes the reader of commands busy, once it reads STAT.
 func (c *conn) busy() busy {
-	c.t.Helper()
+	c.T.Helper()
 	client := c.fs()
 	reader := busy{client.libraryClient, make(chan struct{}, 10), make(chan struct{})}
 	client.libraryClient = reader
@@ -138,7 +134,7 @@ func TestAnUploadWaitsForAnAborThatHasArrived(t *testing.T) {
 	data.Close()
 	s.until("the upload waits for the reader", func() bool { return somewhere("(*transfer).closeUpload", "(*Conn).CatchUp") })
 	close(reader.goOn)
-	c.transcript(transferring + "\nS: 426 *\nS: 226 *")
+	c.play(transferring + "\n=> 426 *\n=> 226 *")
 	s.wantContent("/f", "old")
 }
 
@@ -148,22 +144,20 @@ func TestCommandsAfterATransfer(t *testing.T) {
 	c := s.as("phoneacc")
 	nc := c.data()
 	c.send("STOR /f\r\nSTAT\r\nSTAT /f\r\nSIZE /f\r\nMKD /locks/a\r\nNOOP\r\n")
-	c.transcript("S: 150 *\n" + transferring)
+	c.play("=> 150 *\n" + transferring)
 	nc.Write([]byte("abc"))
 	nc.Close()
-	c.transcript(`
-		S: 226 transfer complete, 3 bytes received
-		S: 213-Status of /f:
-		S:  -rw* 3 * /f
-		S: 213 End of status
-		S: 213 3
-		S: 257 "/locks/a" *
-		S: 200 OK`)
+	c.play(`
+		=> 226 transfer complete, 3 bytes received
+		=> 213-Status of /f:\n -rw* 3 * /f\n213 End of status
+		=> 213 3
+		=> 257 "/locks/a" *
+		=> 200 OK`)
 	for range 20 {
 		d := c.begun("STOR /f", "x")
 		s.moving(1)
 		c.send("STAT\r\nABOR\r\n")
-		c.transcript(transferring + "\nS: 426 *\nS: 226 *")
+		c.play(transferring + "\n=> 426 *\n=> 226 *")
 		d.Close()
 	}
 	c.port()
@@ -174,14 +168,7 @@ func TestCommandsAfterATransfer(t *testing.T) {
 }
 
 // transferring is the reply to STAT during an upload of /f.
-const transferring = `
-	S: 211-*
-	S:  connected from 127.0.0.1
-	S:  type ASCII
-	S:  logged in as phoneacc
-	S:  in /
-	S:  transferring /f*
-	S: 211 *`
+const transferring = `=> 211-*\n connected from 127.0.0.1\n type ASCII\n logged in as phoneacc\n in /\n transferring /f*\n211 *`
 
 // An upload that waits for the end of its killed client can still be aborted, by ABOR or by an administrator.
 func TestAnUploadThatWaitsIsAborted(t *testing.T) {
@@ -198,19 +185,18 @@ func TestAnUploadThatWaitsIsAborted(t *testing.T) {
 	if !s.driver.Kick(id, "an administrator ended it") || s.driver.Kick(id+1000, "nobody") || s.driver.Kick(0, "nobody") {
 		t.Error("Kick does not report whether there is such a session")
 	}
-	c.transcript(`
-		S: 426 /f: the server ended the session
-		S: 421 an administrator ended it`)
+	c.play(`
+		=> 426 /f: the server ended the session
+		=> 421 an administrator ended it`)
 	s.wantContent("/f", "old")
 }
 
 // aborts sends ABOR during an upload of /f.
 func (c *conn) aborts() {
-	c.t.Helper()
-	c.transcript(`
-		C: ABOR
-		S: 426 /f: aborted by ABOR
-		S: 226 *`)
+	c.T.Helper()
+	c.play(`
+		ABOR => 426 /f: aborted by ABOR
+		=> 226 *`)
 }
 
 // The QUIT comes with the STOR, so the client may close the control connection in order, and the upload continues. A killed client resets it,
@@ -226,14 +212,14 @@ func TestAClientIsKilledAfterQuit(t *testing.T) {
 		c.send("STOR /f\r\nQUIT\r\n")
 		marked := 0
 		if reads150 {
-			c.transcript("S: 150 *")
+			c.play("=> 150 *")
 			marked = 1
 		} else {
 			s.moving(1) // the 150 was sent
 		}
 		io.WriteString(d, "half")
 		d.Close()
-		c.tcp.Close()
+		c.TCP.Close()
 		s.alone()
 		s.wantContent("/f", want)
 		if got := those(events.await(t, "unconfirmed", marked), "unconfirmed /f"); len(got) != marked {
@@ -278,7 +264,7 @@ func TestQuitBeforeTheEndOfADownload(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	nc.Close()
-	c.transcript("S: 226 *\nS: 221 *")
+	c.play("=> 226 *\n=> 221 *")
 	c.ended()
 }
 
@@ -294,7 +280,7 @@ func TestAnUploadIsNotPublishedIfItsClientHangsUpUnseen(t *testing.T) {
 	d := c.begun("STOR /f", "new")
 	c.send("STAT\r\n")
 	<-reader.asked
-	c.tcp.Close()
+	c.TCP.Close()
 	d.Close()
 	s.until("the upload is over", func() bool { return len(events.all()) > 0 })
 	close(reader.goOn)
@@ -326,7 +312,7 @@ func TestAnUploadWaitsForTheEndOfAKilledClient(t *testing.T) {
 			} else {
 				time.Sleep(40 * time.Millisecond)
 			}
-			c.tcp.Close()
+			c.TCP.Close()
 			s.alone()
 			s.wantContent("/f", tt.want)
 		})

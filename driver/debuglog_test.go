@@ -9,25 +9,16 @@ func TestTheDebugLogHasCommandsAndRepliesWithoutSecrets(t *testing.T) {
 	var log logged
 	s := start(t, func(s *setup) { s.log = log.logger() })
 	c := s.dial()
-	c.transcript(`
-		C: USER phoneacc
-		S: 331 *
-		C: PASS hush1
-		S: 530 *
-		C: PASS\x09hush2
-		S: 500 *
-		C: PASShush3
-		S: 500 *
-		C: ACCT hush4
-		S: 202 *
-		C: USER phoneacc
-		S: 331 *
-		C: pass secret
-		S: 230 *
-		C: SITE  lock as hush5
-		S: 200 *
-		C: MKD /a_lock
-		S: 257 *`)
+	c.play(`
+		USER phoneacc => 331 *
+		PASS hush1 => 530 *
+		PASS\x09hush2 => 500 *
+		PASShush3 => 500 *
+		ACCT hush4 => 202 *
+		USER phoneacc => 331 *
+		pass secret => 230 *
+		SITE  lock as hush5 => 200 *
+		MKD /a_lock => 257 *`)
 	id := s.table.Sessions()[0].Owner.Session.String() // as "ftplockd sessions" has it
 	c.want("MLST /", "250-*")
 	c.want("QUIT", "221 *")

@@ -27,7 +27,7 @@ func TestDigestsTakeTurns(t *testing.T) {
 		small.want("XCRC /small", "250*")
 	}
 	for _, c := range []*conn{large, waiting, small} {
-		c.Close()
+		c.Conn.Close()
 	}
 	s.alone()
 	if len(s.driver.digests.turns) > 0 {

@@ -38,12 +38,11 @@ func TestDownloads(t *testing.T) {
 	inBothWires(t, func(t *testing.T, s *server) {
 		s.sparse("/large")
 		c := s.as("phoneacc")
-		nc := c.data()
-		c.want("RETR /large", "150 *")
-		io.ReadFull(c.secured(nc), make([]byte, 10))
+		nc := c.opened("RETR /large", false)
+		io.ReadFull(c.Secure(nc), make([]byte, 10))
 		nc.SetLinger(0)
 		nc.Close()
-		c.transcript("S: 426 /large: the data connection was cut")
+		c.play("=> 426 /large: the data connection was cut")
 		c.want("NOOP", "200 *")
 	})
 }
@@ -77,8 +76,7 @@ func TestADownloadOfAFileThatShrinksIsNoSuccess(t *testing.T) {
 		s.sparse("/large")
 		c := s.as("phoneacc")
 		c.want("TYPE "+kind, "200 *")
-		nc := c.data()
-		c.want("RETR /large", "150 *")
+		nc := c.opened("RETR /large", false)
 		if _, err := io.ReadFull(nc, make([]byte, 10)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +94,7 @@ func TestADownloadThatIsTooSlowEnds(t *testing.T) {
 	s.driver.rateOver = 300 * time.Millisecond
 	s.sparse("/big")
 	uploader := s.as("phoneacc")
-	upload := uploader.data()
-	uploader.want("STOR /f", "150 *")
+	upload := uploader.opened("STOR /f", false)
 
 	c := s.as("phoneacc")
 	unread := c.data()

@@ -62,7 +62,7 @@ func TestALockIsReleasedOnlyAfterTheTransfersOfItsSession(t *testing.T) {
 	c.port()
 	c.send("RETR /hung/f\r\n")
 	<-h.asked
-	c.Close()
+	c.Conn.Close()
 	s.until("the end of the connection waits for the transfer", func() bool {
 		return somewhere("[chan receive", "]:\ngithub.com/ftplockd/ftplockd/internal/control.(*Conn).conclude(")
 	})
@@ -104,8 +104,7 @@ func TestSignsOfLife(t *testing.T) {
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although its holder showed signs of life")
 	}
-	nc := c.data()
-	c.want("STOR /f", "150 *")
+	nc := c.opened("STOR /f", false)
 	session := c.session()
 	for range 3 {
 		s.clock.Advance(50 * time.Second)
@@ -117,12 +116,11 @@ func TestSignsOfLife(t *testing.T) {
 		s.pass(0)
 	}
 	nc.Close()
-	c.transcript("S: 226 *")
+	c.play("=> 226 *")
 	if !s.held("/idle/a") {
 		t.Fatal("a lock ended although the transfer of its holder moved bytes")
 	}
-	nc = c.data()
-	c.want("STOR /f", "150 *")
+	nc = c.opened("STOR /f", false)
 	c.want("STAT", "211-*") // the server has counted STOR itself as a sign of life
 	s.clock.Advance(61 * time.Second)
 	time.Sleep(2 * watchEvery) // the watch checks the upload meanwhile
@@ -131,7 +129,7 @@ func TestSignsOfLife(t *testing.T) {
 		t.Error("no byte came for longer than max_idle, and the lock is held")
 	}
 	nc.Close()
-	c.transcript("S: 226 *")
+	c.play("=> 226 *")
 	c.want("RMD /idle/a", "550 /idle/a: taken away 0s ago: no sign of life for 1m0s")
 }
 

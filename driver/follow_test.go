@@ -25,8 +25,7 @@ func TestAnUploadThatAnotherServerHasSweptIsNotPublished(t *testing.T) {
 		a.want("MKD /phone_lock", "257 *")
 		a.want("MKD /x_lock", "257 *")
 		a.store("/x_lock/f", "old")
-		d := a.data()
-		a.want("STOR "+path, "150 *")
+		d := a.opened("STOR "+path, false)
 		d.Write([]byte("late"))
 		var next *server
 		takeOver := sync.OnceFunc(func() { next = s.follow() })

@@ -12,7 +12,7 @@ import (
 
 // fs returns the file system of the client's session, when no command is under way: a call would be for that command.
 func (c *conn) fs() *client {
-	c.t.Helper()
+	c.T.Helper()
 	client := c.session()
 	c.server.until("no command is under way", func() bool { return client.conn.Command().Verb == "" })
 	return client

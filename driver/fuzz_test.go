@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // fuzzStages are the states of a session before arbitrary lines.
@@ -43,11 +45,12 @@ type talker struct {
 // connection that a reply announces, sends nothing there and reads everything.
 func (k *talker) final() (string, error) {
 	for {
-		r, err := k.next()
+		reply, err := k.ReadReply()
+		r := reply.String()
 		switch {
 		case err != nil:
 			return r, err
-		case portIn(r) > 0:
+		case harness.Port(r) > 0:
 			k.offered(r)
 		case r[0] == '1' && k.data != nil: // all that the transfer sends
 			k.data.SetDeadline(time.Now().Add(patience))
@@ -64,7 +67,7 @@ func (k *talker) final() (string, error) {
 // offered connects to a passive port. A later command may have closed it already.
 func (k *talker) offered(r string) {
 	k.hangUp()
-	if c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: portIn(r)}); err == nil {
+	if c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: harness.Port(r)}); err == nil {
 		k.data = c
 	}
 }
@@ -129,7 +132,7 @@ func talk(t *testing.T, at int, lines []byte) {
 		if r[0] > '3' {
 			t.Fatalf("%s: %s", command, r)
 		}
-		if portIn(r) > 0 {
+		if harness.Port(r) > 0 {
 			k.offered(r)
 		}
 	}
@@ -148,14 +151,14 @@ func talk(t *testing.T, at int, lines []byte) {
 func (k *talker) check(lines []byte, under net.Conn) {
 	sent := make(chan error, 1)
 	go func() {
-		_, err := k.Write(append(bytes.Clone(lines), marker+"\r\n"...))
+		_, err := k.Conn.Write(append(bytes.Clone(lines), marker+"\r\n"...))
 		if under != nil {
 			err = errors.Join(err, under.Close())
 		}
 		sent <- err
 	}()
 	defer func() {
-		k.Close() // this ends the sending of an unread rest
+		k.Conn.Close() // this ends the sending of an unread rest
 		<-sent
 	}()
 	want := 0
@@ -172,26 +175,26 @@ func (k *talker) check(lines []byte, under net.Conn) {
 	for got := 0; ; got++ {
 		r, err := k.final()
 		if err != nil {
-			k.t.Fatalf("after %d of %d replies: %v", got, want, err)
+			k.T.Fatalf("after %d of %d replies: %v", got, want, err)
 		}
 		for _, secret := range secrets {
 			if strings.Contains(r, secret) && !bytes.Contains(bytes.ToLower(lines), []byte(strings.ToLower(secret))) {
-				k.t.Errorf("a reply shows %q: %q", secret, r)
+				k.T.Errorf("a reply shows %q: %q", secret, r)
 			}
 		}
 		switch {
 		case strings.HasPrefix(r, markerReply):
 			if got != want {
-				k.t.Errorf("%d final replies to %d lines", got, want)
+				k.T.Errorf("%d final replies to %d lines", got, want)
 			}
 			return
 		case strings.HasPrefix(r, "221 "), strings.HasPrefix(r, "421 "):
 			if r, err := k.final(); err == nil {
-				k.t.Errorf("after the good-bye: %q", r)
+				k.T.Errorf("after the good-bye: %q", r)
 			}
 			return
 		case got == want:
-			k.t.Fatalf("one reply too many: %q", r)
+			k.T.Fatalf("one reply too many: %q", r)
 		}
 	}
 }

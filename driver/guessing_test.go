@@ -28,9 +28,9 @@ func TestAnAddressIsRefusedAfterTenWrongPasswords(t *testing.T) {
 	c = s.dial() // a script that is piped into nc
 	c.want("USER other", "331 *")
 	c.send("PASS " + password + "\r\n")
-	c.tcp.CloseWrite()
+	c.TCP.CloseWrite()
 	close(checked)
-	c.transcript("S: 421 your side of the connection is closed: *")
+	c.play("=> 421 your side of the connection is closed: *")
 	for i := range 10 {
 		if i%2 == 0 { // a connection ends after five failures
 			c = s.dial()

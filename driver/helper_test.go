@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/event"
 	"github.com/ftplockd/ftplockd/internal/files"
@@ -246,15 +247,7 @@ func (s *server) pass(d time.Duration) {
 }
 
 // until waits until done returns true.
-func (s *server) until(what string, done func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(patience); !done(); {
-		if time.Now().After(end) {
-			s.t.Fatalf("never: %s", what)
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
+func (s *server) until(what string, done func() bool) { s.t.Helper(); harness.Await(s.t, what, done) }
 
 // somewhere reports whether the stack of a goroutine contains all of the functions.
 func somewhere(functions ...string) bool {

@@ -320,7 +320,7 @@ func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
 		c := s.as("boss")
 		c.want("MKD /locks/old", "257 *")
 		c.store("/locks/old/f", "x")
-		c.breaks("/locks/old")
+		c.Breaks("/locks/old")
 		c.want("MKD /locks/a", "257 *")
 		c.store("/locks/a/f", "x")
 		s.write("/free", "free")
@@ -330,7 +330,8 @@ func TestHiddenNamesAreRefusedByEveryCommand(t *testing.T) {
 				"MKD", "RMD", "CWD", "DELE", "RNFR", "SIZE", "MDTM", "MLST", "STAT", "HASH", "AVBL", "MFMT 20200101000000", "SITE CHMOD 700",
 				"SITE LOCK INFO", "SITE LOCK RENEW", "SITE LOCK BREAK", "STOR", "APPE", "STOU", "RETR", "LIST", "NLST", "MLSD",
 			} {
-				c.check(command+" "+name, c.transfer(command+" "+name), "553 *: that name is reserved")
+				_, r := c.execute(command+" "+name, "x")
+				c.check(command+" "+name, r, "553 *: that name is reserved")
 			}
 			c.want("RNFR /free", "350 *")
 			c.want("RNTO "+name, "553 *: that name is reserved")

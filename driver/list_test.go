@@ -76,24 +76,19 @@ func TestListings(t *testing.T) {
 				t.Errorf("%s:\n got %q\nwant %q", tt.command, got, tt.names)
 			}
 		}
-		for command, want := range map[string]string{
-			"LIST none":     "550 /d/none: no such file or directory",
-			"LIST c[1":      "550 /d/c[1: no such file or directory",
-			"NLST none":     "550 /d/none: no such file or directory",
-			"LIST a/b":      "550 /d/a/b: a path component is not a directory",
-			"NLST /none/*":  "550 /none/*: no such file or directory",
-			"NLST s*/x":     "550 /d/s*/x: no such file or directory",
-			"MLSD none":     "550 /d/none: no such file or directory",
-			"MLSD a":        "501 /d/a: is not a directory", // RFC 3659 section 7.2.1
-			"MLSD *":        "550 /d/[*]: no such file or directory",
-			"LIST broken/x": "550 *",
-		} {
-			_, r := c.download(command)
-			c.check(command, r, strings.ReplaceAll(want, "[*]", "*"))
-		}
-		if got := c.fetch("NLST /"); !strings.HasPrefix(got, "/d\r\n/empty\r\n") {
-			t.Errorf("NLST /: %q", got)
-		}
+		// MLSD of a file is a wrong argument: RFC 3659 section 7.2.1.
+		c.play(`
+			LIST none => 550 /d/none: no such file or directory
+			LIST c[1 => 550 /d/c[1: no such file or directory
+			NLST none => 550 /d/none: no such file or directory
+			LIST a/b => 550 /d/a/b: a path component is not a directory
+			NLST /none/* => 550 /none/*: no such file or directory
+			NLST s*/x => 550 /d/s*/x: no such file or directory
+			MLSD none => 550 /d/none: no such file or directory
+			MLSD a => 501 /d/a: is not a directory
+			MLSD * => 550 /d/*: no such file or directory
+			LIST broken/x => 550 *
+			NLST / => 226 * >>> /d\r\n/empty\r\n*`)
 	})
 }
 
@@ -203,7 +198,7 @@ func TestAListingThatFailsIsNotEmpty(t *testing.T) {
 	c.want("MKD /locks/a", "257 *")
 	for command, left := range map[string]int{"LIST /d": 0, "NLST /d": 0, "MLSD /d": 0, "NLST /d/*": 0, "LIST /d/cut": 9, "NLST /locks/a": 0} {
 		s.driver.tree = &exhausted{tree, left}
-		_, r := c.download(command)
+		_, r := c.execute(command, "")
 		c.check(command, r, "451 *")
 	}
 }

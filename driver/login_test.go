@@ -12,39 +12,21 @@ import (
 
 func TestLogin(t *testing.T) {
 	s := start(t)
-	s.dial().transcript(`
-		C: PWD
-		S: 530 please log in with USER and PASS
-		C: STAT
-		S: 211-*
-		S:  connected from 127.0.0.1
-		S:  type ASCII
-		S:  not logged in
-		S: 211 *
-		C: PASS secret
-		S: 503 *
-		C: user phoneacc
-		S: 331 *
-		C: PASS wrong
-		S: 530 login incorrect
-		C: USER nobody
-		S: 331 *
-		C: PASS secret
-		S: 530 login incorrect
-		C: PASS secret
-		S: 503 send USER first
-		C: USER phoneacc
-		S: 331 *
-		C: pass secret
-		S: 230 logged in as phoneacc; *
-		C: USER boss
-		S: 530 you are logged in already: *
-		C: PASS anything
-		S: 503 you are logged in already
-		C: SITE LOCK BREAK /locks/a
-		S: 550 only administrators break locks
-		C: QUIT
-		S: 221 *`)
+	s.dial().play(`
+		PWD => 530 please log in with USER and PASS
+		STAT => 211-*\n connected from 127.0.0.1\n type ASCII\n not logged in\n211 *
+		PASS secret => 503 *
+		user phoneacc => 331 *
+		PASS wrong => 530 login incorrect
+		USER nobody => 331 *
+		PASS secret => 530 login incorrect
+		PASS secret => 503 send USER first
+		USER phoneacc => 331 *
+		pass secret => 230 logged in as phoneacc; *
+		USER boss => 530 you are logged in already: *
+		PASS anything => 503 you are logged in already
+		SITE LOCK BREAK /locks/a => 550 only administrators break locks
+		QUIT => 221 *`)
 	c := s.dial()
 	for range maxFailures - 1 {
 		c.want("USER phoneacc", "331 *")
@@ -141,7 +123,7 @@ func TestTLSOfDataConnections(t *testing.T) {
 	settings.TLS.Mode = config.TLSOptional
 	s.driver.SetSettings(settings)
 	c.want("PROT C", "200 *")
-	c.private = false
+	c.Data = nil
 	if got := c.fetch("RETR /f"); got != "x" {
 		t.Errorf("plain data: %q", got)
 	}
@@ -152,7 +134,7 @@ func TestTLSOfDataConnections(t *testing.T) {
 	c.want("PROT C", "200 *")
 	settings.TLS.Mode = config.TLSRequired
 	s.driver.SetSettings(settings)
-	_, r := c.download("RETR /f")
+	_, r := c.execute("RETR /f", "")
 	c.check("RETR without TLS", r, "522 *")
 }
 

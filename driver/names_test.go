@@ -17,47 +17,35 @@ func long(n int) string {
 }
 
 func TestMkdOfEveryKindOfName(t *testing.T) {
-	name255, name256 := strings.Repeat("n", 255), strings.Repeat("n", 256)
-	tests := []struct{ what, command, reply string }{
-		{"a held lock", "MKD /locks/held", "550 /locks/held: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s"},
-		{"a held lock, with a slash", "MKD /locks/held/", "550 /locks/held: held by *"},
-		{"a held lock, not cleaned", "MKD /locks/../locks//./held", "550 /locks/held: held by *"},
-		{"a directory, with a slash", "MKD /dir/", "550 /dir: is there already"},
-		{"a file as parent", "MKD /file/dir", "550 /file/dir: a path component is not a directory"},
-		{"a file as parent, of a lock", "MKD /file/x_lock", "550 /file/x_lock: the directory above it does not exist"},
-		{"a slash at the end", "MKD /locks/a/", `257 "/locks/a" locked, *`},
-		{".", "MKD .", "550 /: is there already"},
-		{"/", "MKD /", "550 /: is there already"},
-		{"above the root", "MKD /../../locks/a", `257 "/locks/a" locked, *`},
-		{"dots at the end", "MKD /locks/a/..", "550 /locks: is there already"},
-		{"nothing", "MKD", "501 MKD needs an argument: *"},
-		{"nothing but a space", "MKD ", "501 MKD needs an argument: *"},
-		{"as many bytes as a line can have", "MKD " + long(4090), "550 *: no such file or directory"},
-		{"a byte more", "MKD " + long(4091), "500 line too long"},
-		{"255 bytes", "MKD /locks/" + name255, `257 "/locks/` + name255 + `" locked, *`},
-		{"256 bytes", "MKD /locks/" + name256, "553 ...nnn*nnn: the server cannot store such a name"},
-		{"the status file", "MKD /.locks.json", "550 /.locks.json: is there already"},
-	}
-	eachMode(t, func(t *testing.T, s *server) {
-		s.write("/file", "x")
-		s.mkdir("/dir")
-		a, b := s.as("phoneacc"), s.as("other")
-		a.want("MKD /locks/held", "257 *")
-		a.want("MKD /held_lock", "257 *")
-		for _, tt := range tests {
-			r := b.ask(tt.command)
-			if !fits(tt.reply, r) {
-				t.Errorf("%s: %.200q", tt.what, r)
-			}
-			granted := len(s.table.All()) > 2
-			if granted != strings.Contains(r, `" locked, token `) {
-				t.Errorf("%s: %.200q, and a lock was acquired: %t", tt.what, r, granted)
-			}
-			if granted {
-				b.want(strings.Replace(tt.command, "MKD", "RMD", 1), "250 *") // releases it
-			}
-		}
-	})
+	name := strings.Repeat("n", 255)
+	inBothModes(t, `
+		- write /file x
+		- mkdir /dir
+		a MKD /locks/held => 257 *
+		b MKD /locks/held => 550 /locks/held: held by phoneacc@127.0.0.1 for 0s, expires in 6m0s
+		b MKD /locks/held/ => 550 /locks/held: held by *
+		b MKD /locks/../locks//./held => 550 /locks/held: held by *
+		b MKD /dir/ => 550 /dir: is there already
+		b MKD /file/dir => 550 /file/dir: a path component is not a directory
+		b MKD /file/x_lock => 550 /file/x_lock: the directory above it does not exist
+		b MKD . => 550 /: is there already
+		b MKD / => 550 /: is there already
+		b MKD /locks/a/.. => 550 /locks: is there already
+		b MKD => 501 MKD needs an argument: *
+		b MKD  => 501 MKD needs an argument: *
+		b MKD /.locks.json => 550 /.locks.json: is there already
+		# as many bytes as a line can have, and a byte more
+		b MKD `+long(4090)+` => 550 *: no such file or directory
+		b MKD `+long(4091)+` => 500 line too long
+		b MKD /locks/n`+name+` => 553 ...nnn*nnn: the server cannot store such a name
+		# no refusal acquired a lock
+		b SITE LOCKS => 211-1 locks are held:*
+		b MKD /locks/`+name+` => 257 "/locks/`+name+`" locked, *
+		b RMD /locks/`+name+` => 250 *
+		b MKD /locks/a/ => 257 "/locks/a" locked, *
+		b RMD /locks/a/ => 250 *
+		b MKD /../../locks/a => 257 "/locks/a" locked, *
+		b RMD /../../locks/a => 250 *`)
 }
 
 var oddNames = []string{

@@ -40,15 +40,15 @@ const notHeld = "protected by the lock /phone_lock, which you do not hold"
 
 // session is the server's side of a client.
 func (c *conn) session() *client {
-	c.t.Helper()
+	c.T.Helper()
 	for conn := range c.server.control.Conns() {
-		if conn.RemoteAddr().String() == c.LocalAddr().String() {
+		if conn.RemoteAddr().String() == c.Conn.LocalAddr().String() {
 			// What the test does with it comes before the session's end: the race detector follows bytes that are written and read.
-			c.t.Cleanup(func() { _, _ = c.Write([]byte("NOOP\r\n")) })
+			c.T.Cleanup(func() { _, _ = c.Conn.Write([]byte("NOOP\r\n")) })
 			return conn.Handler().(*client)
 		}
 	}
-	c.t.Fatal("no such session")
+	c.T.Fatal("no such session")
 	return nil
 }
 

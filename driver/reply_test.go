@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/control"
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
@@ -36,7 +37,7 @@ func TestRepliesShowNoPathOfTheServer(t *testing.T) {
 			t.Helper()
 			for _, verb := range verbs {
 				for _, argument := range arguments {
-					r := c.transfer(verb + " " + argument)
+					_, r := c.execute(verb+" "+argument, "x")
 					for _, secret := range []string{s.root, s.state, filepath.Base(filepath.Dir(s.root)), "/tmp", "openat", "lstat", "mkdirat", "tcp"} {
 						if strings.Contains(r, secret) {
 							t.Errorf("%s %.80q: %.300q", verb, argument, r)
@@ -97,7 +98,7 @@ func TestEveryErrorHasItsReply(t *testing.T) {
 		if tt.transfer {
 			err = tr.dataError(err)
 		}
-		if got := strings.TrimSpace(string(tr.client.replyFor("/x", err).AppendTo(nil))); !fits(tt.reply, got) {
+		if got := strings.TrimSpace(string(tr.client.replyFor("/x", err).AppendTo(nil))); !harness.Fits(tt.reply, got) {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.reply)
 		}
 	}
@@ -121,7 +122,7 @@ func TestRepliesFitIntoTheBuffersOfEmbeddedClients(t *testing.T) {
 						"STOR " + lock, "RETR " + lock, "APPE " + file + "/none", "MLSD " + file, "LIST " + file + "/none", "HASH " + lock, "XCRC " + file + "/none", name, "HELP " + name,
 						"OPTS " + name, "TYPE " + name, "MODE " + name, "PORT " + name, "ALLO " + name, "AUTH " + name, "MKD /" + name + "_lock", "MKD " + file + ".lock",
 					} {
-						c.transfer(command)
+						c.execute(command, "x")
 					}
 				}
 				holder.want("RMD "+lock+"/member", "250 *")

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,38 +12,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ftplockd/ftplockd/integration/harness"
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
 // scene plays scripts. Each line is one of
 //
-//	a MKD /x => 257 *             a command and its reply, as fits has it: the first line, or all of it if the pattern has a \n
-//	a STOR /f <<< new => 226 *    an upload
-//	a RETR /f => 226 * >>> new    a download, and its content
-//	a retr /f => 425 *            in lower case: without a data connection
-//	a MKD /x ...                  a command that waits; for an upload, all but the end of its data connection
-//	a => 257 *                    that reply; of an upload, the end before it
-//	- pass 7m                     an action or a check on the server, see host
+//	a MKD /x => 257 *    a client, and a line of harness.Session.Play
+//	- pass 7m            an action or a check on the server, see host
 //	# a comment
 //
-// \r, \n and \" are bytes. A client logs in at its first line: a, a2 and a3 as phoneacc, b and b2 as other, the others as the account of
-// their name.
+// A client logs in at its first line: a, a2 and a3 as phoneacc, b and b2 as other, the others as the account of their name.
 type scene struct {
 	*server
 	t       *testing.T
-	clients map[string]*actor
-}
-
-// actor is a client of a script.
-type actor struct {
-	*conn
-	data io.WriteCloser // of an upload under way
+	clients map[string]*conn
 }
 
 // play plays a script on a server.
 func (s *server) play(t *testing.T, script string) {
 	t.Helper()
-	p := scene{s, t, make(map[string]*actor)}
+	p := scene{s, t, make(map[string]*conn)}
 	for line := range strings.Lines(script) {
 		line = strings.Trim(line, "\n\t ")
 		who, rest, _ := strings.Cut(line, " ")
@@ -53,11 +41,30 @@ func (s *server) play(t *testing.T, script string) {
 		case who == "-":
 			p.host(line, strings.Fields(rest))
 		default:
-			p.client(line, who, rest)
+			p.as(who).play(rest)
 		}
 		if t.Failed() {
 			t.Fatalf("at: %s", line)
 		}
+	}
+}
+
+// A line of a script fails if the server does not reply as it says.
+func TestALineOfAScriptFails(t *testing.T) {
+	s := start(t)
+	s.write("/f", "x")
+	c := s.as("phoneacc")
+	for _, line := range []string{
+		"NOOP => 201 *", "NOOP => 200 OK?", "NOOP", "SIZE /f => 213 *#2", "MLST /f => 250 *", "MLST /f => 250-*\\n251 *",
+		"RETR /f => 226 * >>> y", "RETR /f => 226 *", "STOR /none/f <<< x => 226 *", "STOR /none/f <<< x ...", "RETR /none => 226 *",
+	} {
+		if c.Play(line) == nil {
+			t.Errorf("no error: %s", line)
+		}
+	}
+	c.play("STOR /f <<< y ...")
+	if c.Play("=> 426 *") == nil {
+		t.Error("no error: the reply to an upload is 226")
 	}
 }
 
@@ -79,107 +86,23 @@ func eachMode(t *testing.T, test func(t *testing.T, s *server), changes ...func(
 	t.Run("no directories", func(t *testing.T) { t.Helper(); test(t, start(t, append(slices.Clone(changes), plainLocks)...)) })
 }
 
-var unescape = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`, `\x00`, "\x00", `\x09`, "\t", `\xe9`, "\xe9")
-
-func unescaped(s string) string { return unescape.Replace(s) }
-
 // as returns the client of that name. It logs in if it is new.
-func (p *scene) as(name string) *actor {
+func (p *scene) as(name string) *conn {
 	p.t.Helper()
 	if p.clients[name] == nil {
 		account := strings.TrimRight(name, "0123456789")
 		account = cmp.Or(map[string]string{"a": "phoneacc", "b": "other"}[account], account)
 		c := p.server.as(account)
-		c.t = p.t
-		p.clients[name] = &actor{conn: c}
+		c.T = p.t
+		p.clients[name] = c
 	}
 	return p.clients[name]
-}
-
-// client plays the line of a client.
-func (p *scene) client(line, name, rest string) {
-	p.t.Helper()
-	a := p.as(name)
-	said, wanted, now := strings.Cut(" "+rest, " => ")
-	if said = strings.TrimPrefix(said, " "); !now {
-		said, now = strings.CutSuffix(said, " ...")
-		if now = !now; now {
-			p.t.Fatalf("not a line of a script: %s", line)
-		}
-	}
-	command, content, _ := strings.Cut(said, " <<< ")
-	command, content = unescaped(command), unescaped(content)
-	wanted, wantedContent, _ := strings.Cut(wanted, " >>> ")
-	verb, _, _ := strings.Cut(command, " ")
-	var got, gotContent string
-	switch {
-	case said == "":
-		got = a.rest()
-	case !now:
-		a.begin(verb, command, content)
-		return
-	case stores[verb]:
-		got = a.upload(command, content)
-	case fetches[verb]:
-		gotContent, got = a.download(command)
-	default:
-		got = a.ask(command)
-	}
-	if wanted = unescaped(wanted); !strings.Contains(wanted, "\n") {
-		got, _, _ = strings.Cut(got, "\n")
-	}
-	a.check(line, got, wanted)
-	a.check(line, gotContent, unescaped(wantedContent))
-}
-
-var (
-	stores  = map[string]bool{"STOR": true, "APPE": true, "STOU": true}
-	fetches = map[string]bool{"RETR": true, "LIST": true, "NLST": true, "MLSD": true}
-)
-
-// transfer sends a command, with an upload of an x or a download if the command is for that, and returns the final reply.
-func (c *conn) transfer(command string) (reply string) {
-	c.t.Helper()
-	switch verb, _, _ := strings.Cut(command, " "); {
-	case stores[verb]:
-		reply = c.upload(command, "x")
-	case fetches[verb]:
-		_, reply = c.download(command)
-	default:
-		reply = c.ask(command)
-	}
-	return reply
-}
-
-// begin sends a command, and the content of an upload.
-func (a *actor) begin(verb, command, content string) {
-	a.t.Helper()
-	if verb != "STOR" && verb != "APPE" {
-		a.send(command + "\r\n")
-		return
-	}
-	data := a.conn.data()
-	a.want(command, "150 *")
-	a.data = a.secured(data).(io.WriteCloser)
-	if _, err := io.WriteString(a.data, content); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// rest ends an upload under way, and reads the reply.
-func (a *actor) rest() string {
-	a.t.Helper()
-	if a.data != nil {
-		a.data.Close()
-		a.data = nil
-	}
-	return a.reply()
 }
 
 // host plays an action or a check on the server.
 func (p *scene) host(line string, words []string) {
 	p.t.Helper()
-	text := unescaped(strings.Join(words[min(2, len(words)):], " "))
+	text := harness.Unescape(strings.Join(words[min(2, len(words)):], " "))
 	argument := append(words, "", "")
 	duration := func() time.Duration {
 		d, err := time.ParseDuration(argument[1])
@@ -238,25 +161,25 @@ func (p *scene) host(line string, words []string) {
 		n, _ := strconv.Atoi(argument[1])
 		p.moving(n)
 	case "break": // by an administrator
-		p.as("boss").breaks(argument[1])
+		p.as("boss").Breaks(argument[1])
 	case "close", "reset", "leave", "quit": // a client
 		a := p.clients[argument[1]]
 		delete(p.clients, argument[1])
 		switch words[0] {
 		case "close":
-			a.Close()
+			a.Conn.Close()
 		case "reset":
 			a.reset()
 		case "leave": // without reading
-			a.tcp.CloseWrite()
-			a.tcp.Close()
+			a.TCP.CloseWrite()
+			a.TCP.Close()
 		default:
 			a.want("QUIT", "221 *")
 			a.ended()
 		}
 	case "alone": // all sessions end
 		for _, name := range slices.Sorted(maps.Keys(p.clients)) {
-			p.clients[name].Close()
+			p.clients[name].Conn.Close()
 		}
 		clear(p.clients)
 		p.alone()

@@ -89,13 +89,13 @@ func TestADeposedServerChangesNothingInADirectoryThatItOpensLate(t *testing.T) {
 		o.wrap = func(tree *files.Tree) Tree { d.Tree = tree; return d }
 	})
 	d.server = s
-	c := s.as("phoneacc")
-	c.want("MKD /locks/x", "257 *")
-	c.store("/locks/x/f", "content")
-	c.want("DELE /locks/x/f", "451 /locks/x/f: "+notNow)
-	s.suspended.Store(false)
-	c.want("RNFR /locks/x/f", "350 *")
-	c.want("RNTO /locks/x/g", "451 /locks/x/g: "+notNow)
-	s.suspended.Store(false)
-	s.wantContent("/locks/x/f", "content")
+	s.play(t, `
+		a MKD /locks/x => 257 *
+		a STOR /locks/x/f <<< content => 226 *
+		a DELE /locks/x/f => 451 /locks/x/f: `+notNow+`
+		- resume
+		a RNFR /locks/x/f => 350 *
+		a RNTO /locks/x/g => 451 /locks/x/g: `+notNow+`
+		- resume
+		- file /locks/x/f content`)
 }

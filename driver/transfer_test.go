@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/ftplockd/ftplockd/config"
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // activeListener accepts the data connection of an active transfer.
 type activeListener struct {
 	net.Listener
-	t    *testing.T
+	t    testing.TB
 	PORT string // the command
 }
 
-func listen(t *testing.T) activeListener {
+func listen(t testing.TB) activeListener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,31 +41,6 @@ func (l activeListener) accept() *net.TCPConn {
 	l.t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(patience))
 	return nc.(*net.TCPConn)
-}
-
-// opened begins a transfer and returns its data connection, without TLS.
-func (c *conn) opened(command string, active bool) *net.TCPConn {
-	c.t.Helper()
-	if !active {
-		nc := c.data()
-		c.want(command, "150 *")
-		return nc
-	}
-	l := listen(c.t)
-	c.want(l.PORT, "200 *")
-	c.want(command, "150 *")
-	return l.accept()
-}
-
-// begun begins an upload. It ends with the data connection that begun returns.
-func (c *conn) begun(command, content string) net.Conn {
-	c.t.Helper()
-	d := c.secured(c.data())
-	c.want(command, "150 *")
-	if _, err := io.WriteString(d, content); err != nil {
-		c.t.Fatal(err)
-	}
-	return d
 }
 
 // RFC 959 section 3.2: each transfer has its own data connection. RFC 3659 section 5: REST concerns the next command only, also if that is
@@ -122,7 +98,7 @@ func TestADataConnectionThatCannotBeOpened(t *testing.T) {
 		a list => 425 *`, func(o *setup) { o.settings.FTP.PassivePorts = config.PortRange{First: taken, Last: taken} })
 	plays(t, `
 		- write /f old
-		a PASV => 227 *
+		a PASV => 227 *(127,0,0,1,#,#)*
 		a stor /f => 425 /f: cannot open the data connection
 		a NOOP => 200 OK
 		- file /f old`, func(o *setup) { o.settings.FTP.DataTimeout.Duration = time.Second })
@@ -150,7 +126,7 @@ func TestAClientWithALinkLocalAddress(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.driver.Serve(s.control.Listen(listener, nil)) }()
 	c := s.as("phoneacc")
-	data, err := net.Dial("tcp", net.JoinHostPort(host, fmt.Sprint(portIn(c.ask("EPSV")))))
+	data, err := net.Dial("tcp", net.JoinHostPort(host, fmt.Sprint(harness.Port(c.ask("EPSV")))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +157,10 @@ func TestTheEndOfTheControlConnectionCutsTheDataConnection(t *testing.T) {
 		func(c *conn) { c.begun("STOR /f", "half a\r\nfi") },
 	} {
 		for _, end := range []func(c *conn){
-			func(c *conn) { c.tcp.Close() },
+			func(c *conn) { c.TCP.Close() },
 			(*conn).reset,
 			// A client may end its side of the control connection and read on.
-			func(c *conn) { c.tcp.CloseWrite(); c.check("the end", c.reply(), "426 *hung up*"); c.ended() },
+			func(c *conn) { c.TCP.CloseWrite(); c.check("the end", c.reply(), "426 *hung up*"); c.ended() },
 		} {
 			c := s.as("phoneacc")
 			c.want("MKD /gone/a", "257 *")
@@ -287,7 +263,7 @@ func TestATransferThatStandsStillEnds(t *testing.T) {
 		c.login("phoneacc")
 		c.want("TYPE I", "200 *")
 		command, active := []string{"STOR /f", "RETR /large"}[i%2], i >= 6
-		switch d := c.secured(c.opened(command, active)); {
+		switch d := c.Secure(c.opened(command, active)); {
 		case !handshake:
 		case command == "STOR /f":
 			d.Write([]byte("new"))

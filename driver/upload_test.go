@@ -186,7 +186,7 @@ func TestABrokenDataConnectionPublishesNothing(t *testing.T) {
 		s.write("/f", "old")
 		for _, end := range ends {
 			nc := c.opened("STOR /f", active)
-			data := c.secured(nc)
+			data := c.Secure(nc)
 			io.WriteString(data, "new")
 			switch end {
 			case reset:
@@ -200,7 +200,7 @@ func TestABrokenDataConnectionPublishesNothing(t *testing.T) {
 				s.wantContent("/f", "old")
 			}
 		}
-		c.tcp.Close()
+		c.TCP.Close()
 	}
 	s.alone()
 }

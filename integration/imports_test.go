@@ -67,6 +67,7 @@ var allowed = map[string][]string{
 var allowedInTests = map[string][]string{
 	"internal/lock":           {"internal/lock", "internal/lock/locktest", "internal/planted"},
 	"internal/lock/":          {"internal/lock/locktest", "internal/files", "internal/powerloss"},
+	"internal/control":        {"integration/harness"},
 	"internal/files":          {"internal/powerloss"},
 	"internal/job":            {"internal/lock", "internal/lock/locktest", "internal/planted"},
 	"internal/hook":           {"internal/lock"},

@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,13 +21,7 @@ import (
 )
 
 // TestServerScripts executes testdata/server, and TestNetlockScripts testdata/netlock. Each script has a server of its own. A line is a command of
-// package testscript, one of [scene.commands], or the line of a client and the server's reply:
-//
-//	a MKD /x => 257 *locked, token*      a reply; * stands for any text
-//	a STOR /f <<< new => 226 *           an upload
-//	a RETR /f => 226 * >>> new           a download and its content
-//	a STOR /f <<< new ...                a command whose reply comes later; an upload is sent without its end
-//	a => 226 *                           that reply; an upload ends before it
+// package testscript, one of [scene.commands], or the name of a client and a line of [harness.Session.Play], such as "a MKD /x => 257 *".
 //
 // Clients a, a2 and a3 use the first account, b and b2 use other, c uses newcomer (which only "configure" adds), boss is an administrator,
 // stranger does not log in, and six is the first account over IPv6. A client connects at its first command.
@@ -69,7 +62,7 @@ func runScripts(t *testing.T, files []string, prepare func(*scene)) {
 		for _, directories := range values {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+directories, func(t *testing.T) {
 				t.Parallel()
-				p := &scene{directories: directories, clients: make(map[string]*actor), programs: make(map[string]*program)}
+				p := &scene{directories: directories, clients: make(map[string]*session), programs: make(map[string]*program)}
 				testscript.RunT(single{t}, testscript.Params{
 					Files: []string{file}, Cmds: p.commands(), RequireExplicitExec: true, Deadline: time.Now().Add(2 * time.Minute),
 					Setup: func(e *testscript.Env) error { return p.setUp(t, e, prepare) },
@@ -100,17 +93,10 @@ type scene struct {
 	*server
 	clock       *clock // nil: that of the system
 	directories string
-	clients     map[string]*actor
+	clients     map[string]*session
 	programs    map[string]*program
 	terminal    *terminal
 	vars        []string // the environment of the script at its start
-}
-
-// actor is a client of a script.
-type actor struct {
-	*session
-	upload   net.Conn    // one that has begun
-	download chan string // has the reply and the content of one that has begun
 }
 
 func (p *scene) setUp(t *testing.T, e *testscript.Env, prepare func(*scene)) error {
@@ -158,7 +144,9 @@ func (p *scene) tables(t testing.TB, config []byte, work string) string {
 func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	all := map[string]func(*testscript.TestScript, bool, []string){"status": harness.ExitStatus}
 	for _, name := range []string{"a", "a2", "a3", "b", "b2", "c", "boss", "stranger", "six"} {
-		all[name] = func(ts *testscript.TestScript, _ bool, words []string) { p.speak(ts, name, strings.Join(words, " ")) }
+		all[name] = func(ts *testscript.TestScript, _ bool, words []string) {
+			ts.Check(p.as(name).Play(strings.Join(words, " ")))
+		}
 	}
 	for usage, run := range map[string]func(*testscript.TestScript, []string){
 		// namespaces skips the script if the test may not make namespaces.
@@ -238,7 +226,7 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 		"ages LOCK HELD LEFT": func(ts *testscript.TestScript, args []string) {
 			p.as("b").wantAges(args[0], duration(ts, args[1]), duration(ts, args[2]))
 		},
-		"grace LOCK": func(_ *testscript.TestScript, args []string) { p.inGrace(p.as("b").session, args[0]) },
+		"grace LOCK": func(_ *testscript.TestScript, args []string) { p.inGrace(p.as("b"), args[0]) },
 		"waiting LOCK [COUNT]": func(ts *testscript.TestScript, args []string) {
 			n, err := strconv.Atoi(append(args, "1")[1])
 			ts.Check(err)
@@ -292,11 +280,11 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 			p.terminal = onTerminal(p.t, cmd)
 		},
 		"types KEYS": func(ts *testscript.TestScript, args []string) {
-			_, err := io.WriteString(p.terminal.keys, unescape.Replace(args[0]))
+			_, err := io.WriteString(p.terminal.keys, harness.Unescape(args[0]))
 			ts.Check(err)
 		},
 		"shows TEXT": func(_ *testscript.TestScript, args []string) {
-			p.terminal.shown.Await(p.t, unescape.Replace(args[0]), 1)
+			p.terminal.shown.Await(p.t, harness.Unescape(args[0]), 1)
 		},
 		// close closes the connection of a client, or the input of a program.
 		"close NAME": func(_ *testscript.TestScript, args []string) {
@@ -384,92 +372,21 @@ func duration(ts *testscript.TestScript, text string) time.Duration {
 }
 
 // as returns the client of that name.
-func (p *scene) as(name string) *actor {
+func (p *scene) as(name string) *session {
 	if p.clients[name] == nil {
 		accounts := map[string]string{"a": account, "b": "other", "c": "newcomer", "boss": "boss"}
 		switch name {
 		case "stranger":
-			p.clients[name] = &actor{session: p.stranger()}
+			p.clients[name] = p.stranger()
 		case "six":
 			c, err := login(p.v6, account)
 			if err != nil {
 				p.t.Fatal(err)
 			}
-			p.clients[name] = &actor{session: c.of(p.server)}
+			p.clients[name] = c.of(p.server)
 		default:
-			p.clients[name] = &actor{session: p.session(accounts[strings.TrimRight(name, "23")])}
+			p.clients[name] = p.session(accounts[strings.TrimRight(name, "23")])
 		}
 	}
 	return p.clients[name]
-}
-
-// speak executes the line of a client.
-func (p *scene) speak(ts *testscript.TestScript, name, line string) {
-	c := p.as(name)
-	sent, want, now := strings.Cut(" "+line, " => ")
-	if !now {
-		sent, now = strings.CutSuffix(sent, " ...")
-		if now = !now; now {
-			ts.Fatalf("%s has neither => nor ...", line)
-		}
-	}
-	want, wantContent, _ := strings.Cut(want, " >>> ")
-	command, content, uploads := strings.Cut(strings.TrimPrefix(sent, " "), " <<< ")
-	downloads := regexp.MustCompile("^(RETR|LIST|NLST|MLSD)( |$)").MatchString(command)
-	command = unescape.Replace(command)
-	var got, gotContent string
-	switch {
-	case command == "":
-		if c.download != nil {
-			got = <-c.download
-			gotContent = <-c.download
-			c.download = nil
-			break
-		}
-		if c.upload != nil {
-			c.upload.Close()
-			c.upload = nil
-		}
-		r, err := c.ReadReply()
-		ts.Check(err)
-		got = r.String()
-	case uploads && !now:
-		c.upload = c.begin(command)
-		_, err := io.WriteString(c.upload, content)
-		ts.Check(err)
-		return
-	case !now && downloads:
-		c.download = make(chan string, 2)
-		go func() {
-			var content []byte
-			c.download <- c.transfer(command, func(data net.Conn) { content, _ = io.ReadAll(data) }, new([]byte))
-			c.download <- string(content)
-		}()
-		return
-	case !now:
-		c.says(command)
-		return
-	case uploads:
-		got = c.put(command, content)
-	case downloads:
-		got = c.transfer(command, func(data net.Conn) {
-			content, err := io.ReadAll(data)
-			ts.Check(err)
-			gotContent = string(content)
-		}, new([]byte))
-	default:
-		got = c.ask(command)
-	}
-	if !fits(want, got) || !fits(wantContent, gotContent) {
-		ts.Fatalf("%q\nwant %q\nof %q\nwant %q", got, want, gotContent, wantContent)
-	}
-}
-
-// unescape replaces the escape sequences of scripts.
-var unescape = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\x03`, "\x03", `\x1a`, "\x1a", `\x1b`, "\x1b", `\x8e`, "\x8e")
-
-// fits reports whether a text matches a pattern, in which * stands for any text.
-func fits(pattern, text string) bool {
-	pattern = strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")
-	return regexp.MustCompile("(?s)^" + pattern + "$").MatchString(text)
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"crypto/tls"
 	"net"
 
@@ -107,11 +106,8 @@ func (s *session) wantEither(line string) harness.Reply {
 // startTLS upgrades the connection with AUTH TLS and returns its state.
 func (s *session) startTLS() tls.ConnectionState {
 	s.T.Helper()
-	s.Want(234, "AUTH TLS")
-	conn := tls.Client(s.Conn, &tls.Config{InsecureSkipVerify: true})
-	if err := conn.Handshake(); err != nil {
+	if err := s.StartTLS(&tls.Config{InsecureSkipVerify: true}); err != nil {
 		s.T.Fatal(err)
 	}
-	s.Conn, s.R = conn, bufio.NewReader(conn)
-	return conn.ConnectionState()
+	return s.Conn.(*tls.Conn).ConnectionState()
 }

@@ -3,9 +3,12 @@ package harness
 import (
 	"bufio"
 	"cmp"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,10 +18,16 @@ import (
 // Session is a control connection on which a test sends single lines. The methods that return an error are for any goroutine, the others for the
 // goroutine of the test.
 type Session struct {
-	T     testing.TB // may be nil, where only methods that return an error are called
-	Conn  net.Conn
-	R     *bufio.Reader
-	Haste time.Duration // the time limit of a reply; 0: Patience
+	T        testing.TB // may be nil, where only methods that return an error are called
+	Conn     net.Conn
+	R        *bufio.Reader
+	TCP      *net.TCPConn      // below TLS; nil: another kind of connection
+	Haste    time.Duration     // the time limit of a reply; 0: Patience
+	Passive  string            // the command that opens a port for data, PASV or EPSV; "": EPSV
+	Data     *tls.Config       // of data connections; nil: without TLS
+	Received func(line string) // is called with each line of a reply; nil: no call
+
+	begun transfer // by a line of a transcript, see Play
 }
 
 // Reply is a whole reply, the lines of its text joined with "\n".
@@ -27,12 +36,24 @@ type Reply struct {
 	Text string
 }
 
-func (r Reply) String() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
+// String returns the reply as the server sends it, with "\n" between its lines.
+func (r Reply) String() string {
+	if strings.Contains(r.Text, "\n") {
+		return fmt.Sprintf("%d-%s", r.Code, r.Text)
+	}
+	return fmt.Sprintf("%d %s", r.Code, r.Text)
+}
 
 // Refused is an error that is a reply.
 type Refused struct{ Reply Reply }
 
 func (e *Refused) Error() string { return e.Reply.String() }
+
+// NewSession returns the session of a connection whose greeting has not been read.
+func NewSession(conn net.Conn, haste time.Duration) *Session {
+	tcp, _ := conn.(*net.TCPConn)
+	return &Session{Conn: conn, R: bufio.NewReader(conn), TCP: tcp, Haste: haste}
+}
 
 // Connect opens a control connection and reads the greeting. from is an address of this machine; nil: the kernel chooses one.
 func Connect(from net.Addr, address string, haste time.Duration) (*Session, Reply, error) {
@@ -41,7 +62,7 @@ func Connect(from net.Addr, address string, haste time.Duration) (*Session, Repl
 	if err != nil {
 		return nil, Reply{}, err
 	}
-	s := &Session{Conn: conn, R: bufio.NewReader(conn), Haste: haste}
+	s := NewSession(conn, haste)
 	greeting, err := s.ReadReply()
 	if err != nil {
 		conn.Close()
@@ -90,44 +111,72 @@ func (s *Session) Address() string { return s.Conn.RemoteAddr().String() }
 func (s *Session) deadline() time.Time { return time.Now().Add(cmp.Or(s.Haste, Patience)) }
 
 // Send sends a command.
-func (s *Session) Send(line string) error {
+func (s *Session) Send(line string) error { return s.SendRaw(line + "\r\n") }
+
+// SendRaw sends bytes.
+func (s *Session) SendRaw(text string) error {
 	if err := s.Conn.SetDeadline(s.deadline()); err != nil {
 		return err
 	}
-	_, err := io.WriteString(s.Conn, line+"\r\n")
+	_, err := io.WriteString(s.Conn, text)
 	return err
+}
+
+// Line reads one line of a reply.
+func (s *Session) Line() (string, error) {
+	if err := s.Conn.SetReadDeadline(s.deadline()); err != nil {
+		return "", err
+	}
+	line, err := s.R.ReadString('\n')
+	if err != nil {
+		return line, err
+	}
+	line, ok := strings.CutSuffix(line, "\r\n")
+	if !ok {
+		return line, fmt.Errorf("no CRLF ends %q", line)
+	}
+	if s.Received != nil {
+		s.Received(line)
+	}
+	return line, nil
 }
 
 // ReadReply reads one reply (RFC 959 section 4.2).
 func (s *Session) ReadReply() (Reply, error) {
-	if err := s.Conn.SetReadDeadline(s.deadline()); err != nil {
+	line, err := s.Line()
+	if err != nil {
 		return Reply{}, err
 	}
-	var r Reply
-	for first := true; ; first = false {
-		line, err := s.R.ReadString('\n')
-		if err != nil {
+	if len(line) < 4 || line[0] < '1' || line[0] > '5' || line[3] != ' ' && line[3] != '-' {
+		return Reply{}, fmt.Errorf("no reply: %q", line)
+	}
+	r := Reply{Text: line[4:]}
+	if r.Code, err = strconv.Atoi(line[:3]); err != nil {
+		return r, fmt.Errorf("no reply: %q", line)
+	}
+	for last := line[:3] + " "; !strings.HasPrefix(line, last); r.Text += "\n" + line {
+		if line, err = s.Line(); err != nil {
 			return r, err
 		}
-		line = strings.TrimRight(line, "\r\n")
-		if first {
-			if len(line) < 4 {
-				return r, fmt.Errorf("no reply: %q", line)
-			}
-			if r.Code, err = strconv.Atoi(line[:3]); err != nil {
-				return r, fmt.Errorf("no reply: %q", line)
-			}
-			r.Text = line[4:]
-			if line[3] == ' ' {
-				return r, nil
-			}
-			continue
-		}
-		r.Text += "\n" + line
-		if strings.HasPrefix(line, strconv.Itoa(r.Code)+" ") {
-			return r, nil
-		}
 	}
+	return r, nil
+}
+
+// StartTLS sends AUTH TLS and completes the handshake (RFC 4217).
+func (s *Session) StartTLS(config *tls.Config) error {
+	if _, err := s.Ask("AUTH TLS"); err != nil {
+		return err
+	}
+	return s.Handshake(tls.Client(s.Conn, config))
+}
+
+// Handshake completes the handshake of a TLS connection, and uses it from now on.
+func (s *Session) Handshake(conn *tls.Conn) error {
+	if err := conn.SetDeadline(s.deadline()); err != nil {
+		return err
+	}
+	s.Conn, s.R = conn, bufio.NewReader(conn)
+	return conn.Handshake()
 }
 
 // Try sends a command and returns the reply.
@@ -180,24 +229,56 @@ func (s *Session) wantNext(line string, code int, texts []string) Reply {
 }
 
 // EPSV opens a passive port (RFC 2428).
-func (s *Session) EPSV() (port int, err error) {
-	r, err := s.Try("EPSV")
+func (s *Session) EPSV() (port int, err error) { return s.passive("EPSV") }
+
+func (s *Session) passive(command string) (port int, err error) {
+	r, err := s.Try(command)
 	if err == nil {
-		if _, serr := fmt.Sscanf(r.Text[max(0, strings.LastIndex(r.Text, "(")):], "(|||%d|)", &port); serr != nil {
-			err = fmt.Errorf("EPSV: %w", &Refused{r})
+		if port = Port(r.Text); port == 0 {
+			err = fmt.Errorf("%s: %w", command, &Refused{r})
 		}
 	}
 	return port, err
 }
 
-// Open sends a command with a passive data connection, and returns the data connection after the 150.
-func (s *Session) Open(line string) (net.Conn, error) {
-	port, err := s.EPSV()
+var passivePort = regexp.MustCompile(`([0-9]+),([0-9]+)\)|([0-9]+)\|\)`)
+
+// Port returns the port in a reply to PASV (RFC 959) or EPSV (RFC 2428); 0 if there is none.
+func Port(reply string) int {
+	m := passivePort.FindStringSubmatch(reply)
+	if m == nil {
+		return 0
+	}
+	high, _ := strconv.Atoi(m[1])
+	low, _ := strconv.Atoi(m[2] + m[3])
+	return high<<8 | low
+}
+
+// DialData opens a passive data connection, without TLS.
+func (s *Session) DialData() (*net.TCPConn, error) {
+	port, err := s.passive(cmp.Or(s.Passive, "EPSV"))
 	if err != nil {
 		return nil, err
 	}
 	host, _, _ := net.SplitHostPort(s.Address())
 	data, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), cmp.Or(s.Haste, Patience))
+	if err != nil {
+		return nil, err
+	}
+	return data.(*net.TCPConn), data.SetDeadline(s.deadline())
+}
+
+// Secure returns the data connection, under TLS if Data is set.
+func (s *Session) Secure(data net.Conn) net.Conn {
+	if s.Data == nil {
+		return data
+	}
+	return tls.Client(data, s.Data)
+}
+
+// Open sends a command with a passive data connection, and returns the data connection after the 150.
+func (s *Session) Open(line string) (net.Conn, error) {
+	data, err := s.DialData()
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +290,7 @@ func (s *Session) Open(line string) (net.Conn, error) {
 		data.Close()
 		return nil, err
 	}
-	return data, data.SetDeadline(s.deadline())
+	return s.Secure(data), data.SetDeadline(s.deadline())
 }
 
 // Done reads the last reply of a transfer.
@@ -221,34 +302,56 @@ func (s *Session) Done() error {
 	return err
 }
 
+var (
+	uploads   = map[string]bool{"STOR": true, "APPE": true, "STOU": true}
+	downloads = map[string]bool{"RETR": true, "LIST": true, "NLST": true, "MLSD": true}
+)
+
+// Execute sends a command with its transfer, and returns the last reply: STOR, APPE and STOU upload the content, and RETR, LIST, NLST and MLSD
+// download. A failure of the data connection is an error only if the reply is 226. A verb in lower case has no data connection.
+func (s *Session) Execute(line, content string) (r Reply, received string, err error) {
+	verb, _, _ := strings.Cut(line, " ")
+	if !uploads[verb] && !downloads[verb] {
+		r, err = s.Try(line)
+		return r, "", err
+	}
+	data, err := s.Open(line)
+	if no, ok := errors.AsType[*Refused](err); ok {
+		return no.Reply, "", nil
+	} else if err != nil {
+		return r, "", err
+	}
+	var moved error
+	if uploads[verb] {
+		_, moved = io.WriteString(data, content)
+		moved = errors.Join(moved, data.Close())
+	} else {
+		var all []byte
+		all, moved = io.ReadAll(data)
+		received = string(all)
+		data.Close()
+	}
+	if r, err = s.ReadReply(); err == nil && r.Code == 226 {
+		err = moved
+	}
+	return r, received, err
+}
+
 // Store uploads a file.
 func (s *Session) Store(path string, content []byte) error {
-	data, err := s.Open("STOR " + path)
-	if err != nil {
-		return err
-	}
-	_, werr := data.Write(content)
-	if err := data.Close(); werr == nil {
-		werr = err
-	}
-	if err := s.Done(); err != nil {
-		return err
-	}
-	return werr
+	_, err := s.complete("STOR "+path, string(content))
+	return err
 }
 
 // Retrieve downloads a file, or with LIST or MLSD a listing.
-func (s *Session) Retrieve(line string) ([]byte, error) {
-	data, err := s.Open(line)
-	if err != nil {
-		return nil, err
+func (s *Session) Retrieve(line string) ([]byte, error) { return s.complete(line, "") }
+
+func (s *Session) complete(line, content string) ([]byte, error) {
+	r, received, err := s.Execute(line, content)
+	if err == nil && r.Code != 226 {
+		err = fmt.Errorf("%s: %w", line, &Refused{r})
 	}
-	content, rerr := io.ReadAll(data)
-	data.Close()
-	if err := s.Done(); err != nil {
-		return nil, err
-	}
-	return content, rerr
+	return []byte(received), err
 }
 
 // Token returns the token in a 257.

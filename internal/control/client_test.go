@@ -1,25 +1,25 @@
 package control
 
 import (
-	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // client is the other end of a control connection.
 type client struct {
+	*harness.Session
 	s       *server
 	t       *testing.T
 	lib     *library
 	h       *handler
-	tcp     *net.TCPConn // nil in a bubble of synctest
-	conn    net.Conn
-	r       *bufio.Reader
 	port    string        // the address of the passive port
 	sent    uint64        // bytes
 	before  uint64        // bytes that the server had written before the last send
@@ -39,8 +39,10 @@ func (s *server) dial() *client {
 
 func (s *server) client(nc net.Conn) *client {
 	s.t.Helper()
-	c := &client{s: s, t: s.t, conn: nc, r: bufio.NewReader(nc), began: make(chan struct{}, 10)}
-	c.tcp, _ = nc.(*net.TCPConn)
+	c := &client{Session: harness.NewSession(nc, 100*time.Hour), s: s, t: s.t, began: make(chan struct{}, 10)}
+	if c.TCP != nil { // no bubble of synctest
+		c.Haste = patience
+	}
 	select {
 	case c.lib = <-s.libraries:
 	case <-time.After(patience):
@@ -68,7 +70,7 @@ func (c *client) send(raw string) {
 	c.t.Helper()
 	c.sent += uint64(len(raw))
 	c.before = c.lib.conn.wire.bytesWritten.Load()
-	if _, err := io.WriteString(c.conn, raw); err != nil {
+	if err := c.SendRaw(raw); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -90,21 +92,11 @@ func (c *client) settled() {
 	c.until("all input is examined", func() bool { return c.lib.conn.examined.Load() >= c.sent })
 }
 
-// read reads the next line.
-func (c *client) read() (string, error) {
-	_ = c.conn.SetReadDeadline(time.Now().Add(100 * time.Hour)) // of synctest, too
-	if c.tcp != nil {
-		_ = c.conn.SetReadDeadline(time.Now().Add(patience))
-	}
-	line, err := c.r.ReadString('\n')
-	return strings.TrimSuffix(line, "\r\n"), err
-}
-
 // expect reads a line for each prefix.
 func (c *client) expect(prefixes ...string) {
 	c.t.Helper()
 	for _, prefix := range prefixes {
-		if line, err := c.read(); err != nil || !strings.HasPrefix(line, prefix) {
+		if line, err := c.Line(); err != nil || !strings.HasPrefix(line, prefix) {
 			c.t.Fatalf("got %q, %v; want %q", line, err, prefix)
 		}
 	}
@@ -112,7 +104,7 @@ func (c *client) expect(prefixes ...string) {
 
 func (c *client) expectEOF() {
 	c.t.Helper()
-	if line, err := c.read(); err != io.EOF {
+	if line, err := c.Line(); err != io.EOF {
 		c.t.Fatalf("got %q, %v instead of the end", line, err)
 	}
 }
@@ -140,13 +132,13 @@ func (c *client) play(transcript string) {
 			c.settled()
 			c.timeOut(conn.port)
 		case "close":
-			_ = c.tcp.Close()
+			_ = c.TCP.Close()
 		case "half-close":
-			_ = c.tcp.CloseWrite()
+			_ = c.TCP.CloseWrite()
 		case "reset":
-			reset(c.tcp)
+			reset(c.TCP)
 		case "byte": // reads one
-			if _, err := io.ReadFull(c.tcp, make([]byte, 1)); err != nil {
+			if _, err := io.ReadFull(c.TCP, make([]byte, 1)); err != nil {
 				c.t.Fatal(err)
 			}
 		case "settled":
@@ -177,12 +169,12 @@ func (c *client) play(transcript string) {
 func (c *client) epsv() string {
 	c.t.Helper()
 	c.send("EPSV\r\n")
-	line, err := c.read()
-	fields := strings.Split(line, "|")
-	if err != nil || len(fields) != 5 {
-		c.t.Fatal(line, err)
+	r, err := c.ReadReply()
+	if port := harness.Port(r.Text); port != 0 {
+		return fmt.Sprint("127.0.0.1:", port)
 	}
-	return "127.0.0.1:" + fields[3]
+	c.t.Fatal(r, err)
+	return ""
 }
 
 // timeOut lets the timer of a port run out.
@@ -218,10 +210,7 @@ func reset(nc *net.TCPConn) {
 func (c *client) startTLS(wire net.Conn) {
 	c.t.Helper()
 	c.play("> AUTH TLS; < 234")
-	t := tls.Client(wire, &tls.Config{InsecureSkipVerify: true})
-	_ = c.tcp.SetDeadline(time.Now().Add(patience))
-	if err := t.Handshake(); err != nil {
+	if err := c.Handshake(tls.Client(wire, &tls.Config{InsecureSkipVerify: true})); err != nil {
 		c.t.Fatal(err)
 	}
-	c.conn, c.r = t, bufio.NewReader(t)
 }

@@ -21,7 +21,7 @@ func (c *client) answers(text string, late bool) {
 
 // fill makes the server write until the client's receive buffer is full, but not its own send buffer.
 func (c *client) fill() {
-	_ = c.tcp.SetReadBuffer(4 << 10)
+	_ = c.TCP.SetReadBuffer(4 << 10)
 	_ = c.lib.conn.wire.Conn.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1 << 20)
 	c.lib.replies = map[string]string{"PWD": `257 "` + strings.Repeat("x", 100<<10) + `"`}
 	c.send("PWD\r\nPWD\r\nPWD\r\n")
@@ -108,7 +108,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		c := serve(t).login()
 		c.answers(bigPath, false)
 		c.play("> MKD a; > NOOP")
-		if line, err := c.read(); err != nil || line != "257 "+bigPath {
+		if line, err := c.Line(); err != nil || line != "257 "+bigPath {
 			t.Errorf("%d bytes, %v", len(line), err)
 		}
 		c.play("< 250; > NOOP; < 250")

@@ -39,7 +39,7 @@ func TestTheLastReplyIsNotLostInAReset(t *testing.T) {
 		c.expectEOF()
 		c.h.endedWith(t, ReasonClosed)
 		c.until("the connection is closed", func() bool { return s.connected() == 0 })
-		raw, err := c.tcp.SyscallConn()
+		raw, err := c.TCP.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
 		}

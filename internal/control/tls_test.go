@@ -2,7 +2,6 @@ package control
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -12,7 +11,7 @@ import (
 func TestStartTLS(t *testing.T) {
 	c := serve(t, withTLS).dial()
 	c.play("> NOOP; < 250; > PBSZ 0; < 503; > USER u; < 331")
-	c.startTLS(c.tcp)
+	c.startTLS(c.TCP)
 	c.logIn()
 	c.play("> AUTH TLS; < 503 the connection is encrypted; > PBSZ 0; < 200 PBSZ=0; > PROT X; < 504; > PROT E; < 536; > PROT p; < 250")
 	c.lib.conn.Kick(Reply{Code: 421, Text: "enough"})
@@ -25,9 +24,9 @@ func TestCommandsSentWithAuthAreNotExecuted(t *testing.T) {
 	c := serve(t, withTLS).dial()
 	c.send("AUTH TLS\r\nUSER injected\r\nNO")
 	c.expect("234 ")
-	secure := tls.Client(c.tcp, &tls.Config{InsecureSkipVerify: true})
-	c.conn = secure
-	c.r.Reset(secure)
+	secure := tls.Client(c.TCP, &tls.Config{InsecureSkipVerify: true})
+	c.Conn = secure
+	c.R.Reset(secure)
 	c.play("> NOOP; < 250")
 	if got := c.h.executed(); got != "AUTH TLS; NOOP" {
 		t.Errorf("executed: %s", got)
@@ -88,14 +87,11 @@ func TestReadMayBeWokenInTheMiddleOfATLSRecord(t *testing.T) {
 			}
 		}
 	}()
-	c.startTLS(dribble{c.tcp})
+	c.startTLS(dribble{c.TCP})
 	for range 50 {
 		c.play("> NOOP; < 250")
 	}
 	close(stop)
 	<-stopped
-	if _, err := io.WriteString(c.conn, "NOOP\r\n"); err != nil {
-		t.Error(err)
-	}
-	c.expect("250 ")
+	c.play("> NOOP; < 250")
 }

@@ -54,7 +54,7 @@ func TestWaiting(t *testing.T) {
 				t.Parallel()
 				c := serve(t, withTLS).dial()
 				if secure {
-					c.startTLS(c.tcp)
+					c.startTLS(c.TCP)
 				}
 				c.logIn()
 				if c.waits(func() {}); strings.Contains(tc.name, "between") {

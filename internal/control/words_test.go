@@ -41,7 +41,7 @@ func TestTheDriversReplyReplacesTheLibrarys(t *testing.T) {
 			}
 			c.play("> " + tc.line + "; > PWD") // the reply is that of the command only
 			for _, want := range append(strings.Split(tc.want, "\r\n"), "250 done") {
-				if got, err := c.read(); got != want {
+				if got, err := c.Line(); got != want {
 					t.Errorf("got %q, %v; want %q", got, err, want)
 				}
 			}
