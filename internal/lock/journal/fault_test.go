@@ -137,8 +137,8 @@ func TestAnAdoptionLeavesSpaceForItsUndoing(t *testing.T) {
 	}
 }
 
-// After a failed write or sync the content of the disk is unknown, and a later sync that succeeds proves nothing. A journal that is gone is not read by
-// the next start, and another server may use the state directory.
+// After a failed write or sync the content of the disk is unknown, and a later sync that succeeds proves nothing. The next start does not read a journal
+// that is gone, and another server may use the state directory.
 func TestAFailureEndsTheProcess(t *testing.T) {
 	fails := func(errno syscall.Errno) func([]byte, int64) error {
 		return func([]byte, int64) error { return errno }
@@ -150,7 +150,7 @@ func TestAFailureEndsTheProcess(t *testing.T) {
 	}{
 		"a write fails":        {func(_ *scene, f *faults) error { f.onWrite = fails(syscall.EIO); return nil }, syscall.EIO, "/old_lock"},
 		"the disk is readonly": {func(_ *scene, f *faults) error { f.onWrite = fails(syscall.EROFS); return nil }, syscall.EROFS, "/old_lock"},
-		"a sync fails":         {func(_ *scene, f *faults) error { f.onSync = func() error { return syscall.EIO }; return nil }, syscall.EIO, "/old_lock /a_lock"},
+		"a sync fails":         {func(_ *scene, f *faults) error { f.onSync = func() error { return syscall.EIO }; return nil }, syscall.EIO, "/old_lock"},
 		// Removal of the files one by one would meet the next segment, which the log makes at the same time.
 		"the journal is moved": {func(s *scene, _ *faults) error { return os.Rename(s.state, s.state+".gone") }, ErrGone, ""},
 		"a segment is replaced": {func(s *scene, _ *faults) error {
@@ -196,8 +196,8 @@ func TestAFailureEndsTheProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.crash(l)
-			if s.held(l) != c.after {
-				t.Errorf("held %s, want %s", s.held(l), c.after)
+			if got := strings.TrimSuffix(s.held(l), " /a_lock"); got != c.after { // a grant that was not acknowledged may be there
+				t.Errorf("held %s, want %s", got, c.after)
 			}
 		})
 	}
