@@ -2,7 +2,6 @@ package hostdir_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -21,30 +20,10 @@ import (
 	"github.com/ftplockd/ftplockd/internal/files"
 	"github.com/ftplockd/ftplockd/internal/lock"
 	"github.com/ftplockd/ftplockd/internal/lock/hostdir"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// clock is the machine's clock. A test can advance its boot time.
-type clock struct {
-	lock.Clock
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) Now() lock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.Clock.Now()
-	now.Boot += c.ahead
-	return now
-}
-
-func (c *clock) sleep(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += d
-}
 
 // testRules make each name that ends in _lock or lies below /locks a lock. A name that contains "marker" has no age.
 type testRules struct{ roots []lock.Name }
@@ -66,38 +45,33 @@ type faulty struct {
 	aside  func(name string)       // called before Aside
 	plain  bool                    // the file system keeps no mark
 	sticky bool                    // every directory has a mark
-	old    bool                    // the file system records no times of birth, and reuses one inode
+	old    bool                    // as ext2: the file system records no times of birth, and reuses one inode
 	lstat  error                   // what Lstat of a directory returns, unless it is nil
 }
 
+func (f *faulty) beforeOpen(name string) error {
+	if f.open == nil {
+		return nil
+	}
+	return f.open(name)
+}
+
 func (f *faulty) Open(name string) (afero.File, error) {
-	if f.open != nil {
-		if err := f.open(name); err != nil {
-			return nil, err
-		}
+	if err := f.beforeOpen(name); err != nil {
+		return nil, err
 	}
 	return f.Tree.Open(name)
 }
 
 func (f *faulty) OpenDirectory(name string) (afero.File, error) {
-	if f.open != nil {
-		if err := f.open(name); err != nil {
-			return nil, err
-		}
+	if err := f.beforeOpen(name); err != nil {
+		return nil, err
 	}
 	file, err := f.Tree.OpenDirectory(name)
-	d, ok := file.(hostdir.Directory)
-	switch {
-	case ok && f.lstat != nil:
-		return unreadable{d, f.lstat}, nil
-	case ok && f.plain:
-		return unmarked{d}, nil
-	case ok && f.sticky:
-		return altered{d, func(s system) system { return stickySystem{s} }}, nil
-	case ok && f.old:
-		return altered{d, func(s system) system { return oldSystem{s} }}, nil
+	if err != nil {
+		return nil, err
 	}
-	return file, err
+	return faultyDirectory{file.(hostdir.Directory), f}, nil
 }
 
 func (f *faulty) IsFree(name string) bool { return f.open == nil && f.Tree.IsFree(name) }
@@ -109,55 +83,41 @@ func (f *faulty) Aside(name, by string, token uint64) (string, error) {
 	return f.Tree.Aside(name, by, token)
 }
 
-type unreadable struct {
-	hostdir.Directory
-	err error
-}
+func (f *faulty) Stat(name string) (fs.FileInfo, error) { return f.info(f.Tree.Stat(name)) }
 
-func (u unreadable) Lstat(string) (fs.FileInfo, error) { return nil, u.err }
-
-type unmarked struct{ hostdir.Directory }
-
-func (u unmarked) Mkdir(base string, perm fs.FileMode) error {
-	return u.Directory.Mkdir(base, perm.Perm())
-}
-
-func (f *faulty) Stat(name string) (fs.FileInfo, error) {
-	info, err := f.Tree.Stat(name)
-	if err == nil && f.old {
-		info = alteredInfo{info, oldSystem{info.Sys().(system)}}
-	}
-	return info, err
-}
-
-// altered is a directory on another file system.
-type altered struct {
-	hostdir.Directory
-	alter func(system) system
-}
-
-func (a altered) Lstat(base string) (fs.FileInfo, error) {
-	info, err := a.Directory.Lstat(base)
+func (f *faulty) info(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return alteredInfo{info, a.alter(info.Sys().(system))}, nil
+	return faultyInfo{info, info.Sys().(system), f}, nil
 }
 
-func (a altered) Readdir(n int) ([]fs.FileInfo, error) {
-	infos, err := a.Directory.Readdir(n)
+type faultyDirectory struct {
+	hostdir.Directory
+	f *faulty
+}
+
+func (d faultyDirectory) Mkdir(base string, perm fs.FileMode) error {
+	if d.f.plain {
+		perm = perm.Perm()
+	}
+	return d.Directory.Mkdir(base, perm)
+}
+
+func (d faultyDirectory) Lstat(base string) (fs.FileInfo, error) {
+	if d.f.lstat != nil {
+		return nil, d.f.lstat
+	}
+	return d.f.info(d.Directory.Lstat(base))
+}
+
+func (d faultyDirectory) Readdir(n int) ([]fs.FileInfo, error) {
+	infos, err := d.Directory.Readdir(n)
 	for i, info := range infos {
-		infos[i] = alteredInfo{info, a.alter(info.Sys().(system))}
+		infos[i], _ = d.f.info(info, nil)
 	}
 	return infos, err
 }
-
-type alteredInfo struct {
-	fs.FileInfo
-	sys system
-}
-
-func (i alteredInfo) Sys() any { return i.sys }
 
 type system interface {
 	Identity() (inode uint64, birth int64)
@@ -166,14 +126,28 @@ type system interface {
 	Mark() (sticky bool, owner int)
 }
 
-type stickySystem struct{ system }
+// faultyInfo is the FileInfo and the system of a file.
+type faultyInfo struct {
+	fs.FileInfo
+	system
+	f *faulty
+}
 
-func (stickySystem) Mark() (bool, int) { return true, os.Getuid() }
+func (i faultyInfo) Sys() any { return i }
 
-// oldSystem is ext2.
-type oldSystem struct{ system }
+func (i faultyInfo) Identity() (inode uint64, birth int64) {
+	if i.f.old {
+		return 7, 0
+	}
+	return i.system.Identity()
+}
 
-func (oldSystem) Identity() (inode uint64, birth int64) { return 7, 0 }
+func (i faultyInfo) Mark() (sticky bool, owner int) {
+	if i.f.sticky {
+		return true, os.Getuid()
+	}
+	return i.system.Mark()
+}
 
 // scene is a served tree on a real disk, and the Disk of a server.
 type scene struct {
@@ -181,7 +155,7 @@ type scene struct {
 	*hostdir.Disk
 	root  string
 	fs    *faulty
-	clock *clock
+	clock *locktest.FakeClock
 	rules testRules
 	off   bool // no directories
 	valid func() error
@@ -194,7 +168,7 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	dir := t.TempDir()
-	s := &scene{TB: t, root: filepath.Join(dir, "files"), clock: &clock{Clock: lock.NewSystemClock()}, held: make(map[lock.Name]lock.Hold)}
+	s := &scene{TB: t, root: filepath.Join(dir, "files"), clock: locktest.NewRunningClock(), held: make(map[lock.Name]lock.Hold)}
 	tree, err := files.Open(s.root, files.Options{State: filepath.Join(dir, "state")})
 	s.check(err)
 	t.Cleanup(func() { tree.Close() })
@@ -249,35 +223,19 @@ func (s *scene) record(h lock.Hold) lock.Hold {
 // acquire acquires a lock as a table does.
 func (s *scene) acquire(n lock.Name) lock.Hold {
 	s.Helper()
-	id, err := s.Make(context.Background(), n)
+	id, err := s.Make(s.Context(), n)
 	s.check(err)
 	now := s.clock.Now()
 	return s.record(lock.Hold{Name: n, Owner: lock.Owner{Account: "ada"}, Acquired: now, Renewed: now, Directory: id})
 }
 
-// end ends a hold as a table does.
-func (s *scene) end(h lock.Hold, cause lock.Cause) (note string, err error) {
-	note, err = s.Remove(context.Background(), h, cause)
-	if err == nil || errors.Is(err, lock.ErrDirectoryGone) {
-		s.mu.Lock()
-		delete(s.held, h.Name)
-		s.mu.Unlock()
-	}
-	return note, err
-}
-
 func (s *scene) release(h lock.Hold) {
 	s.Helper()
-	_, err := s.end(h, lock.CauseRelease)
+	_, err := s.Remove(s.Context(), h, lock.CauseRelease)
 	s.check(err)
-}
-
-// wantsGone releases a hold whose directory a program on the host removed.
-func (s *scene) wantsGone(h lock.Hold) {
-	s.Helper()
-	if _, err := s.end(h, lock.CauseRelease); !errors.Is(err, lock.ErrDirectoryGone) {
-		s.Errorf("%s: %v", h.Name, err)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, h.Name)
 }
 
 func (s *scene) check(err error) {
@@ -318,12 +276,6 @@ func (s *scene) tick() {
 	}
 }
 
-func (s *scene) age(name string, d time.Duration) {
-	s.Helper()
-	at := time.Now().Add(-d)
-	s.check(os.Chtimes(s.real(name), at, at))
-}
-
 // wants checks whether there is a directory of that name.
 func (s *scene) wants(name string, want bool) {
 	s.Helper()
@@ -336,12 +288,6 @@ func (s *scene) wants(name string, want bool) {
 	}
 }
 
-// marked reports whether a directory has the mark.
-func (s *scene) marked(name string) bool {
-	info, err := os.Lstat(s.real(name))
-	return err == nil && info.Mode()&fs.ModeSticky != 0
-}
-
 // leftovers returns the names of the directories that were moved aside.
 func (s *scene) leftovers() (names []string) {
 	entries, err := os.ReadDir(s.real(files.Leftovers))
@@ -352,13 +298,6 @@ func (s *scene) leftovers() (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-func (s *scene) gone(h lock.Hold, want bool) {
-	s.Helper()
-	if got, err := s.Gone(s.Context(), h); got != want || err != nil {
-		s.Errorf("%s is gone: %v, %v; want %v", h.Name, got, err, want)
-	}
 }
 
 func (s *scene) mustSweep() { s.Helper(); s.check(s.Sweep(s.Context())) }

@@ -13,59 +13,46 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
+// An empty directory of the host goes when it was first seen its rule's age ago. The time counts anew after any use of the name.
 func TestAnOldDirectoryOfTheHostIsRemoved(t *testing.T) {
 	s := newScene(t)
 	s.mkdir("/deep")
 	s.mkdir("/deep/dir")
-	all := []string{"/deep/dir/a_lock", "/locks/old", "/locks/marker", "/locks/full", "/locks/held", "/plain"}
-	for _, name := range all {
+	used := []string{"/locks/replaced", "/locks/used", "/locks/locked"}
+	stays := []string{"/locks/marker", "/locks/full", "/locks/held", "/plain"}
+	goes := []string{"/deep/dir/a_lock", "/locks/old"}
+	for _, name := range slices.Concat(used, stays, goes) {
 		s.mkdir(name)
-		s.age(name, time.Hour) // the time on disk does not matter: its age counts from the first sight
+		hourAgo := time.Now().Add(-time.Hour)
+		s.check(os.Chtimes(s.real(name), hourAgo, hourAgo)) // the time on disk does not matter
 	}
 	s.write("/locks/full/f")
 	s.record(lock.Hold{Name: "/locks/held"})
-	s.mustSweep()
-	s.clock.sleep(9 * time.Minute)
-	s.mkdir("/locks/young")
-	s.mustSweep()
-	for _, name := range all {
-		s.wants(name, true)
+	want := func(want bool, names ...string) {
+		t.Helper()
+		s.mustSweep()
+		for _, name := range names {
+			s.wants(name, want)
+		}
 	}
-	s.clock.sleep(time.Minute)
-	s.mustSweep()
-	for _, name := range all {
-		s.wants(name, name != "/deep/dir/a_lock" && name != "/locks/old")
-	}
-	s.wants("/locks/young", true)
-	if left := s.leftovers(); len(left) != 0 {
-		t.Errorf("left over: %q", left)
-	}
-}
-
-func TestTheAgeOfADirectoryOfTheHostStartsAnew(t *testing.T) {
-	s := newScene(t)
-	s.mkdir("/locks/replaced")
-	s.mkdir("/locks/used")
-	s.mkdir("/locks/locked")
-	s.mustSweep()
-	s.clock.sleep(9 * time.Minute)
+	want(true, slices.Concat(used, stays, goes)...)
+	s.clock.Advance(9 * time.Minute)
 	s.replace("/locks/replaced")
 	s.write("/locks/used/f")
 	s.rmdir("/locks/locked")
 	h := s.acquire("/locks/locked")
-	s.mustSweep()
+	want(true, slices.Concat(used, stays, goes)...)
 	s.release(h)
 	s.mkdir("/locks/locked")
-	s.check(os.Remove(s.real("/locks/used/f")))
-	s.clock.sleep(2 * time.Minute)
-	s.mustSweep()
-	for _, name := range []string{"/locks/replaced", "/locks/used", "/locks/locked"} {
-		s.wants(name, true)
-	}
-	s.clock.sleep(10 * time.Minute)
-	s.mustSweep()
-	for _, name := range []string{"/locks/replaced", "/locks/used", "/locks/locked"} {
-		s.wants(name, false)
+	s.rmdir("/locks/used/f")
+	s.clock.Advance(2 * time.Minute)
+	want(false, goes...)
+	want(true, slices.Concat(used, stays)...)
+	s.clock.Advance(10 * time.Minute)
+	want(false, used...)
+	want(true, stays...)
+	if left := s.leftovers(); len(left) != 0 {
+		t.Errorf("left over: %q", left)
 	}
 }
 
@@ -78,32 +65,13 @@ func TestADirectoryThatTheHostUsesIsMovedBack(t *testing.T) {
 		s := newScene(t)
 		s.mkdir("/locks/a")
 		s.mustSweep()
-		s.clock.sleep(time.Hour)
+		s.clock.Advance(time.Hour)
 		s.fs.aside = func(string) { use(s) }
 		s.mustSweep()
 		s.wants("/locks/a", true)
 		if left := s.leftovers(); len(left) != 0 {
 			t.Errorf("%s: left over: %q", what, left)
 		}
-	}
-}
-
-// A marked directory without a hold is one that a crash left, whatever its age: Held includes grants under way.
-func TestASweepRemovesDirectoriesThatACrashLeft(t *testing.T) {
-	s := newScene(t)
-	for _, name := range []lock.Name{"/locks/empty", "/locks/full", "/locks/held"} {
-		_, err := s.Make(t.Context(), name)
-		s.check(err)
-	}
-	s.write("/locks/full/f")
-	s.record(lock.Hold{Name: "/locks/held"})
-	s.restart()
-	s.mustSweep()
-	s.wants("/locks/empty", false)
-	s.wants("/locks/full", false)
-	s.wants("/locks/held", true)
-	if left := s.leftovers(); len(left) != 1 {
-		t.Errorf("left over: %q", left)
 	}
 }
 
@@ -125,27 +93,23 @@ func TestASweepKeepsADirectoryWhoseLockIsGrantedMeanwhile(t *testing.T) {
 	s.wants("/locks/a", true)
 }
 
-func TestASweepReadsTheLockRootsOnly(t *testing.T) {
+func TestASweepReadsTheLockRootsUntilTheEndOfItsContext(t *testing.T) {
 	s := newScene(t)
 	s.rules.roots = []lock.Name{"/locks"}
 	s.restart()
 	for _, name := range []string{"/locks/a", "/b_lock"} {
 		s.mkdir(name)
 	}
-	s.mustSweep()
-	s.clock.sleep(time.Hour)
-	s.mustSweep()
-	s.wants("/locks/a", false)
-	s.wants("/b_lock", true)
-}
-
-func TestASweepEndsWithItsContext(t *testing.T) {
-	s := newScene(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Sweep(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	s.mustSweep()
+	s.clock.Advance(time.Hour)
+	s.mustSweep()
+	s.wants("/locks/a", false)
+	s.wants("/b_lock", true)
 }
 
 // fill makes n names in a directory.

@@ -8,50 +8,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
-
-func TestOnlyAMissingOrReplacedDirectoryIsGone(t *testing.T) {
-	s := newScene(t)
-	removed, renamed, replaced, stays := s.acquire("/locks/a"), s.acquire("/locks/b"), s.acquire("/locks/c"), s.acquire("/locks/d")
-	s.rmdir("/locks/a")
-	s.rename("/locks/b", "/locks/other")
-	s.replace("/locks/c")
-	for _, h := range []lock.Hold{removed, renamed, replaced} {
-		s.gone(h, true)
-	}
-	s.gone(stays, false)
-	s.gone(lock.Hold{Name: "/locks/none"}, false)
-}
-
-func TestAnUnmountedLockRootEndsNothing(t *testing.T) {
-	s := newScene(t)
-	h := s.acquire("/locks/a")
-	s.rename("/locks", "/elsewhere")
-	if gone, err := s.Gone(t.Context(), h); gone || err == nil {
-		t.Errorf("without the directory above: %v, %v", gone, err)
-	}
-	s.mkdir("/locks") // the mount point
-	s.gone(h, false)
-	s.mkdir("/locks/a")
-	s.gone(h, false)
-	s.rmdir("/locks/a")
-	s.rmdir("/locks")
-	s.rename("/elsewhere", "/locks")
-	s.gone(h, false)
-	s.fs.open = func(string) error { return syscall.EACCES }
-	s.rmdir("/locks/a")
-	if gone, err := s.Gone(t.Context(), h); gone || !errors.Is(err, syscall.EACCES) {
-		t.Errorf("unreadable: %v, %v", gone, err)
-	}
-	s.fs.open = nil
-	s.gone(h, true)
-}
 
 // hang makes a directory hang as a network mount does, until answer is closed. It counts the calls that hang.
 func (s *scene) hang(dir string) (calls *atomic.Int32, answer chan struct{}) {

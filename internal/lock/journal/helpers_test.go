@@ -15,65 +15,27 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// clock is a clock that goes on by a microsecond with each look, and as tests move it.
-type clock struct {
-	mu   sync.Mutex
-	now  lock.Instant
-	boot string
-}
-
-func newClock() *clock {
-	return &clock{now: lock.Instant{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}, boot: "boot-1"}
-}
-
-func (c *clock) Now() lock.Instant {
-	c.advance(time.Microsecond)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Exact() lock.Instant { return c.Now() }
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now.Wall, c.now.Boot = c.now.Wall.Add(d), c.now.Boot+d
-}
-
-// step sets the wall clock forward or back.
-func (c *clock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now.Wall = c.now.Wall.Add(d)
-}
-
-// reboot begins another boot, after the machine was off for so long by the wall clock.
-func (c *clock) reboot(off time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now.Wall, c.now.Boot, c.boot = c.now.Wall.Add(off), time.Minute, c.boot+"'"
-}
 
 // scene is a state directory with the logs that are opened on it.
 type scene struct {
 	testing.TB
 	state   string
-	clock   *clock
+	clock   *locktest.FakeClock
 	options func(*Options)
 	faults  faults
+	mu      sync.Mutex // as the table's, held while a token is chosen and its grant is appended
 }
 
 func newScene(t testing.TB) *scene {
-	return &scene{TB: t, state: filepath.Join(t.TempDir(), "state"), clock: newClock()}
+	return &scene{TB: t, state: filepath.Join(t.TempDir(), "state"), clock: locktest.NewRunningClock()}
 }
 
 func (s *scene) open() (*Log, error) {
-	o := Options{Dir: s.state, Clock: s.clock, BootID: s.clock.boot, Durable: true, Size: 64 << 10, wrap: s.faults.wrap}
+	o := Options{Dir: s.state, Clock: s.clock, BootID: s.clock.BootID(), Durable: true, Size: 64 << 10, wrap: s.faults.wrap}
 	if s.options != nil {
 		s.options(&o)
 	}
@@ -110,18 +72,7 @@ func (s *scene) crash(l *Log) {
 
 var rule = &lock.Rule{Match: "/**/*_lock", MaxAge: time.Hour, OnDisconnect: lock.ReleaseOnDisconnect, Release: lock.ReleaseAddress}
 
-// grant returns the record of a grant with the next token.
-func (s *scene) grant(l *Log, name lock.Name) lock.Record {
-	s.Helper()
-	l.mu.Lock()
-	token := l.last + 1
-	l.mu.Unlock()
-	if err := l.MakeRoom(context.Background(), token); err != nil {
-		s.Fatal(err)
-	}
-	return s.granted(name, token)
-}
-
+// granted returns the record of a grant.
 func (s *scene) granted(name lock.Name, token lock.Token) lock.Record {
 	now := s.clock.Now()
 	owner := lock.Owner{Account: "ada", Address: "192.0.2.1", Session: 1<<40 | 7}
@@ -141,11 +92,35 @@ func (s *scene) commit(l *Log, records ...lock.Record) {
 	}
 }
 
+// next returns the next token when there is room for its grant.
+func (s *scene) next(l *Log) (lock.Token, error) {
+	l.mu.Lock()
+	token := l.last + 1
+	l.mu.Unlock()
+	return token, l.MakeRoom(s.Context(), token)
+}
+
+// try acquires a lock. Several goroutines may call it.
+func (s *scene) try(l *Log, name lock.Name) (lock.Hold, error) {
+	s.mu.Lock()
+	token, err := s.next(l)
+	if err != nil {
+		s.mu.Unlock()
+		return lock.Hold{}, err
+	}
+	r := s.granted(name, token)
+	end := l.Append([]lock.Record{r})
+	s.mu.Unlock()
+	return r.Hold, l.Wait(s.Context(), end, true)
+}
+
 func (s *scene) acquire(l *Log, name lock.Name) lock.Hold {
 	s.Helper()
-	r := s.grant(l, name)
-	s.commit(l, r)
-	return r.Hold
+	h, err := s.try(l, name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return h
 }
 
 func (s *scene) release(l *Log, h lock.Hold) {
@@ -164,10 +139,14 @@ func names(loaded lock.Loaded) string {
 	return strings.Join(all, " ")
 }
 
+func (s *scene) read() (*content, error) {
+	return stateDir(s.state).read(s.clock.Now(), s.clock.BootID())
+}
+
 // path returns the path of the last segment that was begun.
 func (s *scene) path() string {
 	s.Helper()
-	found, err := stateDir(s.state).read(s.clock.Now(), s.clock.boot)
+	found, err := s.read()
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -216,19 +195,14 @@ func (s *scene) causes(name lock.Name) (all []string) {
 func (s *scene) fill(l *Log) (all []lock.Hold) {
 	s.Helper()
 	for i := 0; ; i++ {
-		l.mu.Lock()
-		token := l.last + 1
-		l.mu.Unlock()
-		err := l.MakeRoom(context.Background(), token)
+		h, err := s.try(l, lock.Name(fmt.Sprintf("/%d_%d_lock", len(s.numbers()), i)))
 		if errors.Is(err, lock.ErrFull) {
 			return all
 		}
 		if err != nil {
 			s.Fatal(err)
 		}
-		r := s.granted(lock.Name(fmt.Sprintf("/%d_lock", token)), token)
-		s.commit(l, r)
-		all = append(all, r.Hold)
+		all = append(all, h)
 	}
 }
 
@@ -247,6 +221,23 @@ func (f *faults) set(change func(*faults)) {
 }
 
 func (f *faults) wrap(real file) file { return faulty{real, f} }
+
+// unsynced makes syncs free.
+type unsynced struct{ file }
+
+func (unsynced) Sync() error { return nil }
+
+func withoutSyncs(o *Options) { o.wrap = func(f file) file { return unsynced{f} } }
+
+// turn begins a new segment, and sweeps.
+func (l *Log) turn() error { return errors.Join(l.keep(true), l.Sweep(context.Background())) }
+
+func (s *scene) mustTurn(l *Log) {
+	s.Helper()
+	if err := l.turn(); err != nil {
+		s.Fatal(err)
+	}
+}
 
 type faulty struct {
 	file

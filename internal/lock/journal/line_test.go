@@ -10,7 +10,7 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock/record"
 )
 
-// TestDamageIsReportedWithFileAndLine changes each bit of them.
+// TestATornLineIsDroppedAndAFaultyLineIsDamage changes each bit of them.
 func TestMarksAreReadAsWritten(t *testing.T) {
 	at := lock.Instant{Wall: time.Date(2026, 11, 23, 1, 2, 3, 4, time.UTC), Boot: 5}
 	var got line

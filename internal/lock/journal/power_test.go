@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 	"github.com/ftplockd/ftplockd/internal/powerloss"
 )
 
@@ -65,7 +66,7 @@ func (p powerPlay) open(base string, recorded bool) (*Log, error) {
 		o.HistorySize = 1
 	}
 	if !recorded {
-		o.wrap = func(f file) file { return unsynced{f} }
+		withoutSyncs(&o)
 	}
 	return Open(o)
 }
@@ -87,14 +88,18 @@ func (p powerPlay) perform(t *testing.T, base string, found, acts []act) {
 			say("found %s %s", a.name, cmp.Or(held[a.name].Owner.Account, "nobody"))
 		}
 	}
-	s := &scene{TB: t, clock: newClock()}
+	s := &scene{TB: t, clock: locktest.NewRunningClock()}
 	for _, a := range acts {
 		h, is := held[a.name]
 		switch {
 		case a.name == "":
 			err = errors.Join(err, l.turn())
 		case a.account != "":
-			r := s.grant(l, a.name)
+			token, err := s.next(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := s.granted(a.name, token)
 			if r.Hold.Owner.Account, r.Replaces = a.account, h.Token; is {
 				r.Cause = lock.CauseAdopt
 			}
@@ -252,59 +257,45 @@ func TestAfterALossOfPowerEveryAcknowledgedLockIsThere(t *testing.T) {
 
 // A recording in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
 func TestNoSyncOfTheJournalCanBeLeftOut(t *testing.T) {
+	const twice, fresh = "acquire, release, acquire", "acquire on a fresh state directory"
 	for _, guard := range []struct {
 		name, play string
+		start      string // "": the play itself; otherwise a start after the loss of "power", or after a "kill" at each moment
 		without    func(powerloss.Sync) bool
 		want       string // what is wrong then
 	}{
-		{"before a grant is acknowledged", "acquire, release, acquire", fileSync("00000001.log", "may "), "is held by nobody, want one of [ada]"},
-		{"of a new journal before it is renamed", "acquire on a fresh state directory", fileSync("spare", ""), "it does not start"},
-		{"of the directory after the first segment", "acquire, release, acquire", directorySync("state/journal", ""), "came twice"},
-		{"of the directory before a new segment", "segments", directorySync("state/journal", "did "), "notes: "},
-		{"of the old segment before the new one", "segments", fileSync("00000001.log", "did "), "it does not start"},
-		{"of a header before older segments go", "old segments go", fileSync("00000003.log", "did "), "is missing"},
-		{"of what is above a new state directory", "acquire on a fresh state directory", directorySync(".", ""), "came twice"},
+		{"before a grant is acknowledged", twice, "", fileSync("00000001.log", "may "), "is held by nobody, want one of [ada]"},
+		{"of a new journal before it is renamed", fresh, "", fileSync("spare", ""), "it does not start"},
+		{"of the directory after the first segment", twice, "", directorySync("state/journal", ""), "came twice"},
+		{"of the directory before a new segment", "segments", "", directorySync("state/journal", "did "), "notes: "},
+		{"of the old segment before the new one", "segments", "", fileSync("00000001.log", "did "), "it does not start"},
+		{"of a header before older segments go", "old segments go", "", fileSync("00000003.log", "did "), "is missing"},
+		{"of what is above a new state directory", fresh, "", directorySync(".", ""), "came twice"},
+		{"of the old segment by a start", "two releases", "kill", fileSync("00000001.log", ""), "history"},
+		{"of the new segment by a start", twice, "power", fileSync("spare", ""), "notes: "},
+		{"of its name by a start", twice, "power", directorySync("state/journal", ""), "came twice"},
 	} {
 		t.Run(guard.name, func(t *testing.T) {
 			p := powerPlayNamed(guard.play).begin(t)
 			r := p.Record()
-			t.Parallel()
-			images, wrong := p.Check(r, 4*power.Most, guard.without)
-			if !strings.Contains(wrong, guard.want) {
-				t.Errorf("of %d images the first that something is wrong with says %q, want %q; synced was %v", images, wrong, guard.want, r.Syncs())
-			}
-		})
-	}
-}
-
-// A start in which a sync has no effect is what a server would do that lacks it. Each of them must be missed.
-func TestNoSyncOfAStartCanBeLeftOut(t *testing.T) {
-	for _, guard := range []struct {
-		name, play string
-		killed     bool // the start comes after a kill, at each moment, not after a loss of power
-		without    func(powerloss.Sync) bool
-		want       string // what is wrong then
-	}{
-		{"of the old segment", "two releases", true, fileSync("00000001.log", ""), "history"},
-		{"of the new segment", "acquire, release, acquire", false, fileSync("spare", ""), "notes: "},
-		{"of its name", "acquire, release, acquire", false, directorySync("state/journal", ""), "came twice"},
-	} {
-		t.Run(guard.name, func(t *testing.T) {
-			p := powerPlayNamed(guard.play).begin(t)
-			r := p.Record()
-			images, n := r.Images(*power), 8*power.Twice
-			if guard.killed {
-				images, n = r.Kills(), 1000
+			recordings := slices.Values([]*powerloss.Recording{r})
+			switch guard.start {
+			case "power":
+				recordings = p.Starts(r.Images(*power), 8*power.Twice)
+			case "kill":
+				recordings = p.Starts(r.Kills(), 1000)
+			default:
+				t.Parallel()
 			}
 			var found []string
-			for again := range p.Starts(images, n) {
-				looked, wrong := p.Check(again, 4*power.Most, guard.without)
+			for r := range recordings {
+				images, wrong := p.Check(r, 4*power.Most, guard.without)
 				if strings.Contains(wrong, guard.want) {
 					return
 				}
-				found = append(found, fmt.Sprintf("%d images, %q, synced was %v", looked, wrong, again.Syncs()))
+				found = append(found, fmt.Sprintf("%d images, %q, synced was %v", images, wrong, r.Syncs()))
 			}
-			t.Errorf("nothing that is wrong says %q:\n%s", guard.want, strings.Join(found, "\n"))
+			t.Errorf("nothing that is wrong contains %q:\n%s", guard.want, strings.Join(found, "\n"))
 		})
 	}
 }

@@ -15,58 +15,12 @@ import (
 	"github.com/ftplockd/ftplockd/internal/lock"
 )
 
-// table does what the lock table does with a log: acquires, releases and rewrites.
-type table struct {
-	*scene
-	l     *Log
-	mu    sync.Mutex
-	holds map[lock.Token]lock.Hold
-	last  lock.Token
-}
-
-func (s *scene) table(l *Log) *table {
-	t := &table{scene: s, l: l, holds: make(map[lock.Token]lock.Hold), last: l.loaded.Last}
-	for _, h := range l.loaded.Holds {
-		t.holds[h.Token] = h
-	}
-	return t
-}
-
-func (t *table) acquire(ctx context.Context, name lock.Name) (lock.Hold, error) {
-	t.mu.Lock()
-	for !t.l.Room(t.last + 1) {
-		token := t.last + 1
-		t.mu.Unlock()
-		if err := t.l.MakeRoom(ctx, token); err != nil {
-			return lock.Hold{}, err
-		}
-		t.mu.Lock()
-	}
-	t.last++
-	r := t.granted(name, t.last)
-	t.holds[t.last] = r.Hold
-	end := t.l.Append([]lock.Record{r})
-	t.mu.Unlock()
-	return r.Hold, t.l.Wait(ctx, end, true)
-}
-
-func (t *table) release(ctx context.Context, h lock.Hold) error {
-	t.mu.Lock()
-	delete(t.holds, h.Token)
-	end := t.l.Append([]lock.Record{t.ended(h)})
-	t.mu.Unlock()
-	return t.l.Wait(ctx, end, false)
-}
-
 // Clients acquire and release while segments come and go. At any moment the files on disk, as a kill leaves them, have what was acknowledged.
 func TestSegmentsUnderLoad(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.Size = 20_000; o.wrap = func(f file) file { return unsynced{f} } }
+	s.options = func(o *Options) { o.Size = 20_000; withoutSyncs(o) }
 	l := s.mustOpen()
-	table := s.table(l)
 	const workers = 8
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	var working sync.WaitGroup
 	var mu sync.Mutex
 	acknowledged := make(map[lock.Name]lock.Token) // 0: released; none: under way
@@ -83,18 +37,19 @@ func TestSegmentsUnderLoad(t *testing.T) {
 			name := lock.Name(fmt.Sprintf("/%d_lock", i))
 			for range 400 {
 				set(name, 0, false)
-				h, err := table.acquire(ctx, name)
+				h, err := s.try(l, name)
 				set(name, h.Token, err == nil)
 				if err == nil {
 					set(name, 0, false)
-					err = table.release(ctx, h)
+					err = l.Wait(t.Context(), l.Append([]lock.Record{s.ended(h)}), false)
 					set(name, 0, err == nil)
 				}
 				if errs[i] = err; err != nil {
 					return
 				}
 			}
-			_, errs[i] = table.acquire(ctx, name)
+			set(name, 0, false)
+			_, errs[i] = s.try(l, name)
 		})
 	}
 	done := make(chan struct{})
@@ -106,6 +61,9 @@ func TestSegmentsUnderLoad(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		s.look(&mu, acknowledged)
+		if err := l.Ready(); err != nil { // its sync is beside those of new segments
+			t.Error(err)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
@@ -131,28 +89,24 @@ func TestSegmentsUnderLoad(t *testing.T) {
 	}
 }
 
-// look copies the files and reads the copy. Copies are made of one file after the other, the newest first, so an old one may have more.
+// look copies the files and reads the copy, while the set of acknowledged holds does not change. It copies the newest file first, so an old one may have
+// more.
 func (s *scene) look(mu *sync.Mutex, acknowledged map[lock.Name]lock.Token) {
 	s.Helper()
 	mu.Lock()
-	before := make(map[lock.Name]lock.Token)
-	for name, token := range acknowledged {
-		before[name] = token
-	}
-	numbers := s.numbers()
-	dir := filepath.Join(s.TempDir(), "journal")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	defer mu.Unlock()
+	copied := stateDir(s.TempDir())
+	if err := os.Mkdir(copied.segments(), 0o700); err != nil {
 		s.Fatal(err)
 	}
-	for _, number := range slices.Backward(numbers) {
+	for _, number := range slices.Backward(s.numbers()) {
 		b, err := os.ReadFile(stateDir(s.state).segment(number))
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.write(stateDir(filepath.Dir(dir)).segment(number), string(b))
+		s.write(copied.segment(number), string(b))
 	}
-	mu.Unlock()
-	found, err := stateDir(filepath.Dir(dir)).read(s.clock.Now(), s.clock.boot)
+	found, err := copied.read(s.clock.Now(), s.clock.BootID())
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -160,31 +114,23 @@ func (s *scene) look(mu *sync.Mutex, acknowledged map[lock.Name]lock.Token) {
 	for _, h := range found.holds {
 		is[h.Name] = h.Token
 	}
-	for name, token := range before {
-		if token == 0 || is[name] == token {
-			continue
+	for name, token := range acknowledged {
+		if is[name] != token {
+			s.Errorf("%s has token %d on disk; %d was acknowledged", name, is[name], token)
 		}
-		s.Errorf("%s has token %d on disk; %d was acknowledged", name, is[name], token)
 	}
 }
-
-// unsynced makes syncs free.
-type unsynced struct{ file }
-
-func (unsynced) Sync() error { return nil }
 
 // A busy server has larger segments, which are full less often. A new one does not grow for a few locks.
 func TestSegmentsOfABusyServerAreLarger(t *testing.T) {
 	s := newScene(t)
-	s.options = func(o *Options) { o.wrap = func(f file) file { return unsynced{f} } }
+	s.options = withoutSyncs
 	l := s.mustOpen()
 	for _, times := range []int64{1, 2, 4, 8, 8} {
 		if size, least := l.tail.size, times*l.o.Size; size < least || size > least+l.o.Size/2 {
 			t.Errorf("a segment has %d bytes, want about %d", size, least)
 		}
-		if err := l.turn(); err != nil {
-			t.Fatal(err)
-		}
+		s.mustTurn(l)
 	}
 	next := func() int64 { size, _ := l.plan(); return size }
 	before := next()
@@ -200,9 +146,7 @@ func TestALargerSegmentIsNotNeeded(t *testing.T) {
 	s.faults.set(func(f *faults) { f.limit = (64 << 10) * 7 / 4 })
 	l := s.mustOpen()
 	for range 3 {
-		if err := l.turn(); err != nil {
-			t.Fatal(err)
-		}
+		s.mustTurn(l)
 		info, err := os.Stat(s.path())
 		if err != nil || info.Size() != l.tail.size || l.tail.size > l.o.Size*5/4+grantRoom {
 			t.Errorf("a segment has %d bytes, its file %v, %v", l.tail.size, info, err)
@@ -218,9 +162,7 @@ func TestARewriteMakesOldSegmentsRemovable(t *testing.T) {
 	l := s.mustOpen()
 	s.acquire(l, "/a_lock")
 	for _, first := range []uint64{1, 2, 3} { // the header of the next segment is the first that goes by the rewrite
-		if err := l.turn(); err != nil {
-			t.Fatal(err)
-		}
+		s.mustTurn(l)
 		if all := s.numbers(); len(all) != 2 || all[0] != first {
 			t.Errorf("segments %d", all)
 		}
@@ -235,23 +177,16 @@ func TestARewriteMakesOldSegmentsRemovable(t *testing.T) {
 func TestARewriteLeavesSpaceForReleases(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
-	table := s.table(l)
-	acquire := func() {
-		if _, err := table.acquire(t.Context(), "/a_lock"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for range 2 * rewriteBatch {
-		acquire()
+		s.acquire(l, "/a_lock")
 	}
 	number := l.tail.number
 	s.faults.set(func(f *faults) {
 		f.onWrite = func(b []byte, _ int64) error {
 			if strings.Contains(string(b), "\nheld ") {
 				s.faults.set(func(f *faults) { f.onWrite = nil })
-				for table.l.Room(table.last + 1) {
-					table.last++
-					l.Append([]lock.Record{s.granted("/a_lock", table.last)})
+				for token := lock.Token(2*rewriteBatch + 1); l.Room(token); token++ {
+					l.Append([]lock.Record{s.granted("/a_lock", token)})
 				}
 			}
 			return nil
@@ -271,11 +206,8 @@ func TestManyLocksMakeSegmentsLarger(t *testing.T) {
 	s := newScene(t)
 	s.options = func(o *Options) { o.Size, o.Durable = 1000, false }
 	l := s.mustOpen()
-	table := s.table(l)
 	for i := range 2000 {
-		if _, err := table.acquire(t.Context(), lock.Name(fmt.Sprintf("/%d_lock", i))); err != nil {
-			t.Fatal(err)
-		}
+		s.acquire(l, lock.Name(fmt.Sprintf("/%d_lock", i)))
 	}
 	if all := s.numbers(); all[len(all)-1] > 25 {
 		t.Errorf("segment %d", all[len(all)-1])
@@ -286,43 +218,21 @@ func TestManyLocksMakeSegmentsLarger(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
+// locktest has the entries themselves.
+func TestAHistoryWhileTheServerWritesAndOfADamagedFile(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
-	var want []string
-	for i := range 10 {
-		h := s.acquire(l, "/a_lock")
-		s.clock.advance(time.Minute)
-		r := s.ended(h)
-		r.Cause, r.By, r.Note = lock.CauseBreak, lock.Owner{Account: "root"}, strings.Repeat("x", i*i*i*i*20) // up to two buffers
-		s.commit(l, r)
-		want = append(want, "acquire ada 0s ", "break root 1m0s "+r.Note)
-		s.release(l, s.acquire(l, "/b_lock"))
-		if i == 5 {
-			l.Close()
-			l = s.mustOpen()
-		}
-	}
-	check := func() {
-		t.Helper()
-		var got []string
-		for entry, err := range History(s.state, "/a_lock") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprintf("%s %s %v %s", entry.Cause, entry.By.Account, entry.Held.Round(time.Second), entry.Note))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-	check()
+	s.release(l, s.acquire(l, "/a_lock"))
+	s.mustTurn(l)
+	s.release(l, s.acquire(l, "/a_lock"))
 	s.crash(l)
 	path := s.path()
 	text := strings.Join(s.lines(path), "")
 	for _, tail := range []string{"grant /a_lock 1", "grant /a_lock 1\x00\x00\n", "\x00\x00\x00"} {
 		s.write(path, text+tail) // what a line that is just being written leaves
-		check()
+		if got := strings.Join(s.causes("/a_lock"), " "); got != "acquire release acquire release" {
+			t.Errorf("%q: %s", tail, got)
+		}
 	}
 	for range History(s.state, "/a_lock") {
 		break
@@ -332,7 +242,7 @@ func TestHistory(t *testing.T) {
 			t.Error("a directory without a journal has a history")
 		}
 	}
-	damaged := stateDir(s.state).segment(s.numbers()[0])
+	damaged := stateDir(s.state).segment(1)
 	s.write(damaged, strings.Replace(strings.Join(s.lines(damaged), ""), " ada ", " eve ", 1))
 	if got := s.causes("/a_lock"); got[len(got)-1] != "error" {
 		t.Errorf("of a damaged file: %q", got)
@@ -346,12 +256,13 @@ func TestASweepBeginsASegmentEachDayAndRemovesWhatIsOld(t *testing.T) {
 	s.options = func(o *Options) { o.HistoryAge = 90 * day }
 	l := s.mustOpen()
 	s.release(l, s.acquire(l, "/a_lock"))
+	s.write(filepath.Join(stateDir(s.state).segments(), "0"+suffix), "") // of number 0, under another name: it cannot be read
 	for _, c := range []struct {
 		passes  time.Duration
 		entries int
 		begun   uint64
 	}{{0, 2, 1}, {day + time.Minute, 2, 2}, {0, 2, 2}, {89 * day, 2, 2}, {2 * day, 0, 3}} {
-		s.clock.advance(c.passes)
+		s.clock.Advance(c.passes)
 		if err := l.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -364,17 +275,6 @@ func TestASweepBeginsASegmentEachDayAndRemovesWhatIsOld(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// A segment that cannot be read is an error of a sweep, and the sweep removes nothing.
-func TestASweepOfAnUnreadableSegment(t *testing.T) {
-	s := newScene(t)
-	s.options = func(o *Options) { o.HistorySize = 1 }
-	l := s.mustOpen()
-	s.write(filepath.Join(stateDir(s.state).segments(), "0"+suffix), "") // of number 0, but under another name
-	if err := l.Sweep(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

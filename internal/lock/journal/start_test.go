@@ -19,10 +19,10 @@ func TestTokensGrowAfterAnyEndOfTheServer(t *testing.T) {
 		want lock.Token
 	}{
 		"in order":             {func(s *scene, l *Log) { l.Close() }, 2},
-		"in order, and a boot": {func(s *scene, l *Log) { l.Close(); s.clock.reboot(time.Hour) }, 2},
+		"in order, and a boot": {func(s *scene, l *Log) { l.Close(); s.clock.Reboot("boot-2", time.Hour) }, 2},
 		"by a kill":            {func(s *scene, l *Log) { s.crash(l) }, tokenBlock},
-		"by a loss of power":   {func(s *scene, l *Log) { s.crash(l); s.clock.reboot(time.Hour) }, tokenBlock},
-		"without a boot id":    {func(s *scene, l *Log) { s.crash(l); s.clock.boot = "" }, tokenBlock},
+		"by a loss of power":   {func(s *scene, l *Log) { s.crash(l); s.clock.Reboot("boot-2", time.Hour) }, tokenBlock},
+		"without a boot id":    {func(s *scene, l *Log) { s.crash(l); s.options = func(o *Options) { o.BootID = "" } }, tokenBlock},
 		"by a failed sync":     {func(s *scene, l *Log) { l.failure.set(os.ErrInvalid); s.crash(l) }, tokenBlock},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,16 +60,11 @@ func TestTokensComeFromSyncedBlocks(t *testing.T) {
 		t.Errorf("token %d of %d", last, reserved)
 	}
 	s.crash(l)
-	s.clock.reboot(0)
+	s.clock.Reboot("boot-2", 0)
 	if l = s.mustOpen(); l.loaded.Last < reserved || l.loaded.Last > reserved+tokenBlock {
 		t.Errorf("tokens go on after %d, reserved was %d", l.loaded.Last, reserved)
 	}
-}
-
-// Grants that wait for their directories can use up half a block: the next one waits, and does not spin.
-func TestTooManyPendingGrantsWait(t *testing.T) {
-	s := newScene(t)
-	l := s.mustOpen()
+	// Grants that wait for their directories can use up half a block: the next one waits, and does not spin.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.MakeRoom(ctx, l.last+tokenBlock/2+1); !errors.Is(err, context.Canceled) {
@@ -95,14 +90,15 @@ func TestTimesOfAnotherBoot(t *testing.T) {
 			s := newScene(t)
 			l := s.mustOpen()
 			h := s.acquire(l, "/a_lock")
-			s.clock.advance(time.Minute)
-			s.clock.step(c.step)
+			s.clock.Advance(time.Minute)
+			s.clock.StepWall(c.step)
 			s.release(l, s.acquire(l, "/b_lock"))
 			s.crash(l)
-			boot := s.clock.boot
-			if s.clock.reboot(c.off); c.same {
-				s.clock.boot = boot
+			boot := "boot-2"
+			if c.same {
+				boot = s.clock.BootID()
 			}
+			s.clock.Reboot(boot, c.off)
 			for range 3 { // later starts of the same boot change nothing
 				l = s.mustOpen()
 				got, now := l.loaded.Holds[0], s.clock.Now()
@@ -113,7 +109,7 @@ func TestTimesOfAnotherBoot(t *testing.T) {
 					t.Errorf("acquired at %v, want %v", got.Acquired.Wall, h.Acquired.Wall)
 				}
 				c.age += time.Minute
-				s.clock.advance(time.Minute)
+				s.clock.Advance(time.Minute)
 				s.crash(l)
 			}
 		})
@@ -127,7 +123,7 @@ func TestASecondServerIsRefused(t *testing.T) {
 	}
 	l := s.mustOpen()
 	for _, pid := range []string{fmt.Sprintf(" (pid %d)", os.Getpid()), ""} {
-		for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := ReserveDir(s.state, s.clock, s.clock.boot); return err }()} {
+		for _, err := range []error{InUse(s.state), func() error { _, err := s.open(); return err }(), func() error { _, _, err := ReserveDir(s.state, s.clock, s.clock.BootID()); return err }()} {
 			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), s.state+" is in use: another ftplockd"+pid+" uses") {
 				t.Errorf("got %v", err)
 			}
@@ -142,7 +138,7 @@ func TestASecondServerIsRefused(t *testing.T) {
 	}
 }
 
-// Starts that record nothing leave nothing behind but their last one.
+// Starts that record nothing leave nothing behind but their last one. A start that broke off leaves lines in the spare file.
 func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 	s := newScene(t)
 	l := s.mustOpen()
@@ -153,7 +149,10 @@ func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 		} else {
 			s.crash(l)
 		}
-		l = s.mustOpen()
+		s.write(stateDir(s.state).spare(), strings.Repeat("\x00", 1<<20)+strings.Join(s.lines(s.path()), ""))
+		if l = s.mustOpen(); s.held(l) != "/a_lock" {
+			t.Errorf("held %s", s.held(l))
+		}
 	}
 	if all := s.numbers(); len(all) != 2 || all[0] != 1 {
 		t.Errorf("segments %d", all)
@@ -168,7 +167,7 @@ func TestStartsWithoutEntriesLeaveOneSegment(t *testing.T) {
 func TestOpenRefusesAClaimedDirectory(t *testing.T) {
 	s := newScene(t)
 	claim := func() (lock.Token, error) {
-		c, last, err := ReserveDir(s.state, s.clock, s.clock.boot)
+		c, last, err := ReserveDir(s.state, s.clock, s.clock.BootID())
 		if err == nil {
 			c.Close()
 		}
@@ -195,19 +194,4 @@ func TestOpenRefusesAClaimedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustOpen().Close()
-}
-
-// A start that broke off leaves lines in the spare file.
-func TestTheSpareFileIsOverwritten(t *testing.T) {
-	s := newScene(t)
-	l := s.mustOpen()
-	s.acquire(l, "/a_lock")
-	s.crash(l)
-	s.write(stateDir(s.state).spare(), strings.Repeat("\x00", 1<<20)+strings.Join(s.lines(s.path()), ""))
-	for range 2 {
-		if l = s.mustOpen(); s.held(l) != "/a_lock" {
-			t.Errorf("held %s", s.held(l))
-		}
-		s.crash(l)
-	}
 }
