@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
 // TestPageLeavesFileDescriptorsToFTP opens connections to the page that send requests and read no answer.
@@ -73,10 +75,8 @@ func TestAttackSessionsUseUpFileDescriptors(t *testing.T) {
 	c.Want(250, "RMD /locks/a")
 	c.Want(257, "MKD /locks/b")
 	c.stores("/f", "12345")
-	for began := time.Now(); !strings.Contains(c.wantEither("SITE LOCK INFO /short/a").Text, "type=free;"); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("the lock has not ended at its age")
-		}
-	}
+	harness.Await(t, "the lock ends at its age", func() bool {
+		return strings.Contains(c.wantEither("SITE LOCK INFO /short/a").Text, "type=free;")
+	})
 	s.stop()
 }

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,23 @@ func (s *server) sessions(name string) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// get requests a path of the page, and returns the status and the body.
+func (s *server) get(path string) (status int, body string) {
+	s.t.Helper()
+	client := http.Client{Timeout: patience}
+	defer client.CloseIdleConnections()
+	answer, err := client.Get(s.page + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
 }
 
 // onlySessionOf returns when only one session is logged in, and that one is of the account.

@@ -1,9 +1,13 @@
 package integration
 
 import (
+	"net"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
@@ -51,6 +55,22 @@ func sameEverywhere(text string) string {
 	return strings.TrimSpace(text)
 }
 
+// banner starts a server, and returns its banner and the command of curl in it. The end of the test stops the server.
+func banner(t *testing.T, cmd *exec.Cmd, log *harness.LogBuffer) (text, curl string) {
+	t.Helper()
+	out := harness.NewLogBuffer()
+	cmd.Stdout, cmd.Stderr = out, log
+	p := started(t, cmd)
+	out.Await(t, "| grep demo\n", 1)
+	t.Cleanup(func() {
+		p.signal(t, syscall.SIGTERM)
+		if status := p.exit(t); status != 0 {
+			t.Errorf("exit status %d\n%s", status, log)
+		}
+	})
+	return out.String(), regexp.MustCompile(`(?m)^  (curl .*)$`).FindStringSubmatch(out.String())[1]
+}
+
 // TestReadmeFirstScreenIsTrue runs the server of the first command in a fresh directory, on a free port, and the command of curl that it prints:
 // twice, and then with RMD.
 func TestReadmeFirstScreenIsTrue(t *testing.T) {
@@ -62,7 +82,12 @@ func TestReadmeFirstScreenIsTrue(t *testing.T) {
 	}
 	cmd := command(t, binary, "--listen", "127.0.0.1:0")
 	cmd.Dir = t.TempDir()
-	text, line := banner(t, cmd, harness.NewLogBuffer())
+	log := harness.NewLogBuffer()
+	text, line := banner(t, cmd, log)
+	secret := strings.TrimSpace(readSoon(t, filepath.Join(cmd.Dir, "ftplockd-data/state/password")))
+	if secret == "" || strings.Contains(text, secret) || strings.Contains(log.String(), secret) {
+		t.Errorf("the password %q is in\n%s", secret, text)
+	}
 	if got, want := sameEverywhere(text), sameEverywhere(screen[0].output); got != want {
 		t.Errorf("the server prints\n%s\nthe README shows\n%s", got, want)
 	}
@@ -75,6 +100,28 @@ func TestReadmeFirstScreenIsTrue(t *testing.T) {
 		if got, want := sameEverywhere(strings.ReplaceAll(r.out, "\r", "")), sameEverywhere(example.output); got != want {
 			t.Errorf("%s prints\n%s\nthe README shows\n%s", example.command, got, want)
 		}
+	}
+}
+
+// TestTheFirstStartWithAGivenPassword: the line of the server works, no output has the password, and there is no page if its address is in use.
+func TestTheFirstStartWithAGivenPassword(t *testing.T) {
+	t.Parallel()
+	harness.Need(t, "curl")
+	const secret = "hush hush"
+	if taken, err := net.Listen("tcp", "127.0.0.1:2180"); err == nil { // else another process has it
+		defer taken.Close()
+	}
+	cmd, log := command(t, binary, "--listen", "127.0.0.1:0"), harness.NewLogBuffer()
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Env, "FTPLOCKD_PASSWORD="+secret)
+	text, line := banner(t, cmd, log)
+	if strings.Contains(text+log.String(), secret) || strings.Contains(text, "its page is at") || !strings.Contains(log.String(), "there is no page: its address is in use") {
+		t.Errorf("%s\n%s", text, log)
+	}
+	shell := command(t, "sh", "-c", line)
+	shell.Env = append(shell.Env, "FTPLOCKD_PASSWORD="+secret)
+	if r := finish(t, shell); !strings.Contains(r.out, "< 257 \"/locks/demo\" locked, token 1, ") {
+		t.Errorf("%s prints %s", line, r.out)
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -73,6 +74,8 @@ func TestOtherAddressesNeedALogin(t *testing.T) {
 	s.want(200, "ok, standby: b is active", "/healthz", nil, nil)
 	h.state = ""
 	s.want(200, "ready", "/readyz", nil, nil)
+	h.ready = func(context.Context) error { return errors.New("the disk is full") }
+	s.want(503, "no lock can be granted: the disk is full", "/readyz", nil, nil)
 	s.want(403, "sees a part of the tree only", "/login", url.Values{"user": {"part"}, "password": {"secret"}}, nil)
 	s.want(200, "<h2>Log in</h2>", "/", nil, nil)
 	s.logIn("joe")

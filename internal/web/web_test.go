@@ -1,10 +1,8 @@
 package web
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,6 +46,13 @@ func (h *house) Locks() []status.Lock {
 	h.updates++
 	time.Sleep(h.slow)
 	return slices.Clone(h.locks)
+}
+
+// set replaces the locks.
+func (h *house) set(locks ...status.Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.locks = locks
 }
 
 func (h *house) Count() (held, waiting int) {
@@ -246,11 +251,6 @@ func TestOtherHostNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestReadyReturnsTheReason(t *testing.T) {
-	h := &house{ready: func(context.Context) error { return errors.New("the disk is full") }}
-	newSite(t, h, nil).want(503, "no lock can be granted: the disk is full", "/readyz", nil, nil)
-}
-
 func TestTenThousandLocksMakeASmallPage(t *testing.T) {
 	h := &house{}
 	for i := range 10_000 {
@@ -263,47 +263,6 @@ func TestTenThousandLocksMakeASmallPage(t *testing.T) {
 	}
 	s.want(200, "1 in all", "/?q=09999&page=2", nil, nil)
 	s.want(200, "/locks/09999", "/?q=09999", nil, nil)
-}
-
-func TestOpenPagesReceiveChanges(t *testing.T) {
-	h := &house{}
-	s := newSite(t, h, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/stream", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Body.Close()
-	lines := bufio.NewScanner(got.Body)
-	next := func() map[string]string {
-		for lines.Scan() {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				var parts map[string]string
-				if err := json.Unmarshal([]byte(data), &parts); err != nil {
-					t.Fatal(err)
-				}
-				return parts
-			}
-		}
-		t.Fatal("the stream ended: ", lines.Err())
-		return nil
-	}
-	if first := next(); len(first) != len(parts) || !strings.Contains(first["locks"], "No lock is held") {
-		t.Errorf("%q at first", first)
-	}
-	h.mu.Lock()
-	h.locks = []status.Lock{{Name: "/a_lock", Token: 7}}
-	h.mu.Unlock()
-	s.server.Sink([]event.Event{{Kind: event.Acquire, Lock: "/a_lock", Token: 7}})
-	second := next()
-	if !strings.Contains(second["locks"], "/a_lock") || !strings.Contains(second["events"], "acquire") || second["sessions"] != "" {
-		t.Errorf("%q then", second)
-	}
 }
 
 func TestOpenPagesAreLimited(t *testing.T) {
