@@ -28,6 +28,8 @@ type running struct {
 	file    string
 	address string
 	log     *harness.LogBuffer
+
+	strangers byte // who tried to log in
 }
 
 // startServer runs "ftplockd --config FILE" with that text in the file, to which it adds listen, root and state.
