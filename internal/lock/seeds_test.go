@@ -11,7 +11,7 @@ import (
 // seeds are histories that the model test makes first, so that it finds the loss of a guard without luck. Each step is a verb, the session,
 // and a name or a value, see play. The model has no expectations of one history: its rules say what must be true.
 var seeds = map[string]string{
-	"the end at the age":                      "open a ann; acquire a /l/a; pass 2m",
+	"the end at the age":                      "open a ann; acquire a /l/a; pass 2m5s",
 	"a break with an old token":               "open a ann; acquire a /l/a; release a /l/a; acquire a /l/a; break 1",
 	"a limit of the account":                  "open a ann; acquire a /l/a; acquire a /l/b; open b ann; most b 2; acquire b /s/x",
 	"lock_delay":                              "open a ann; acquire a /s/x; pass 2m; open b ben; acquire b /s/x; wait b /s/x; pass 3s; release b /s/x; acquire a /s/x",
@@ -19,7 +19,7 @@ var seeds = map[string]string{
 	"a writer before a reader":                "open a reader; acquire a /s/x; open b ann; wait b /s/x; open c reader; acquire c /s/x; wait c /s/x; release a /s/x",
 	"an adoption":                             "open a ann job; acquire a /l/a; open b ann other; acquire b /l/a; open c ben job; acquire c /l/a; pass 1m; open d ann job; acquire d /l/a",
 	"an undo of an adoption":                  "open a ann job; acquire a /l/a; open b ann job; acquire b /l/a; suspend; undo 2; resume; pass 2s",
-	"an undo for an ended session":            "open a ann job; acquire a /l/g; open b ann job; acquire b /l/g; close a; undo 2; pass 6s",
+	"an undo for an ended session":            "open a ann job; acquire a /l/g; open b ann job; acquire b /l/g; close a; undo 2; pass 9s",
 	"an undo for a session with another hold": "open a reader job; acquire a /s/x; open b reader job; acquire b /s/x; key a other; acquire a /s/x; undo 2; pass 1s; release a /s/x",
 	"a place in the queue":                    "open a ann; acquire a /l/a; open b ben; wait b /l/a; pass 19s; open c reader; wait c /l/a; wait b /l/a; release a /l/a",
 	"a place for the job":                     "open a ann; acquire a /l/a; open b ben job; wait b /l/a; pass 19s; open c reader; wait c /l/a; open d ben job; wait d /l/a; release a /l/a",
