@@ -659,11 +659,11 @@ func (m *model) undo(i int) {
 
 // endByToken ends a hold, which may have ended, for an administrator or a program on the host.
 func (m *model) endByToken(token Token, host bool) {
-	name, held := m.tokens[token]
+	name := m.tokens[token]
 	if name == "" || m.invalid {
 		return
 	}
-	_, held = m.holds[token]
+	_, held := m.holds[token]
 	m.note("end %s token %d, host %v", name, token, host)
 	standing := len(m.holds)
 	r, err := m.try(func(now Instant, out *outcome) {

@@ -296,16 +296,6 @@ func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHolderAcquiresLocksBelowItsLock(t *testing.T) {
-	anyone := &lock.Contention{Members: lock.MembersAnyone}
-	s := newScene(t, lock.Rule{Match: "/open", Contention: anyone}, lock.Rule{Match: "/**/*"})
-	a, b := s.open("a"), s.open("b")
-	s.acquire(a, "/group", "/group/x", "/open")
-	s.acquire(b, "/open/x")
-	s.refused(b, "/group/y", lock.ErrNotYours)
-	s.release(a, "/group", lock.ErrMembers)
-}
-
 // A session lost a lock, which another client has now, and acquires a lock below it.
 func TestTheRefusalBelowALostLockNamesItsEnd(t *testing.T) {
 	s := newScene(t, lock.Rule{Match: "/gr*", MaxAge: time.Minute}, lock.Rule{Match: "/gr*/*"})
