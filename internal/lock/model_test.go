@@ -32,20 +32,25 @@ type model struct {
 	table    *Table
 	sessions []*Session
 	waiting  []*Waiting
-	tasks    []*claim        // directories to be made or removed
-	pins     []writeScope    // writes under way
-	last     Token           // the largest token that was granted
-	tokens   map[Token]Name  // every token that was granted, with its name
-	turns    map[*waiter]int // the time of the first request of each session that waits or waited, as a number
-	places   []modelPlace    // of waits that ended by time
-	lines    []string        // what was done, for a failure
-	invalid  bool            // the server is suspended
-	undoable []Hold          // grants that may still be undone
-	rules    [][]Rule        // the sets that reloads choose from
-	stale    []Name          // the names that do not follow the reload under way
-	holds    map[Token]Hold  // those that stand, by the records
-	adopted  map[Token]Hold  // the last hold with a client that a hold was adopted from, by its token
-	undone   map[Token]bool  // holds whose client did not receive the grant
+	tasks    []*claim           // directories to be made or removed
+	pins     []writeScope       // writes under way
+	last     Token              // the largest token that was granted
+	tokens   map[Token]Name     // every token that was granted, with its name
+	idleFrom map[Token]Time     // when the idle time of a hold begins
+	signs    map[SessionID]Time // the last sign of life of a session
+	closed   map[SessionID]Time // the end of a session
+	delayed  map[Name]Time      // the end of lock_delay
+	overdue  map[Token]Time     // since when nothing has kept a hold whose time is over
+	turns    map[*waiter]int    // the time of the first request of each session that waits or waited, as a number
+	places   []modelPlace       // of waits that ended by time
+	lines    []string           // what was done, for a failure
+	invalid  bool               // the server is suspended
+	undoable []Hold             // grants that may still be undone
+	rules    [][]Rule           // the sets that reloads choose from
+	stale    []Name             // the names that do not follow the reload under way
+	holds    map[Token]Hold     // those that stand, by the records
+	adopted  map[Token]Hold     // the last hold with a client that a hold was adopted from, by its token
+	undone   map[Token]bool     // holds whose client did not receive the grant
 }
 
 var modelNames = []Name{"/l/a", "/l/b", "/l/g", "/l/g/m", "/l/g/n", "/s/x", "/p/1", "/p/2", "/p/3"}
@@ -59,7 +64,8 @@ func modelRules() [][]Rule {
 			{Match: match, MaxIdle: time.Minute, Contention: &Contention{Limit: 2, Wait: 25 * time.Second}},
 		}
 	}
-	return [][]Rule{limited("/p/*", 2*time.Minute), limited("/p/?", time.Minute)}
+	without := append(limited("/p/*", 2*time.Minute)[:2], Rule{Match: "/s/none"}, Rule{Match: "/p/none"})
+	return [][]Rule{limited("/p/*", 2*time.Minute), limited("/p/?", time.Minute), without}
 }
 
 func TestModel(t *testing.T) {
@@ -68,7 +74,7 @@ func TestModel(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	for i := range uint64(*modelRuns) {
-		m := newModel(t, seed+i)
+		m := newModel(t, seed+i, (seed+i)%2 == 0)
 		m.run(400)
 		if t.Failed() {
 			return
@@ -76,11 +82,12 @@ func TestModel(t *testing.T) {
 	}
 }
 
-func newModel(t *testing.T, seed uint64) *model {
+func newModel(t *testing.T, seed uint64, directories bool) *model {
 	m := &model{
 		T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: newTestClock(), log: &memoryLog{}, rules: modelRules(),
 		tokens: make(map[Token]Name), turns: make(map[*waiter]int), holds: make(map[Token]Hold), adopted: make(map[Token]Hold),
-		undone: make(map[Token]bool),
+		undone: make(map[Token]bool), idleFrom: make(map[Token]Time), signs: make(map[SessionID]Time), closed: make(map[SessionID]Time),
+		delayed: make(map[Name]Time), overdue: make(map[Token]Time),
 	}
 	m.note("go test -run TestModel -model.runs 1 -model.seed %d", seed)
 	table, err := NewTable(context.Background(), Options{
@@ -95,7 +102,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.st.disk = m.random.IntN(2) == 0
+	table.st.disk = directories
 	m.table = table
 	return m
 }
@@ -125,7 +132,7 @@ func (m *model) observe(r *Record) {
 		if r.Hold.Token <= m.last {
 			m.fail("token %d was granted after %d", r.Hold.Token, m.last)
 		}
-		m.last = r.Hold.Token
+		m.last, m.tokens[r.Hold.Token] = r.Hold.Token, r.Hold.Name
 	case r.Kind == Ended && r.Cause != CauseHostGone:
 		n := m.table.st.nodes[r.Hold.Name]
 		if n != nil && len(n.holds) == 0 && n.below > 0 {
@@ -139,6 +146,9 @@ func (m *model) observe(r *Record) {
 		}
 	case r.Cause == CauseAdopt:
 		m.adopted[r.Hold.Token] = m.holds[r.Replaces]
+		if r.Hold.Renewed != r.At {
+			m.fail("an adopted hold is %s old", r.At.Boot-r.Hold.Renewed.Boot)
+		}
 	case r.Cause == CauseUndeliver && r.Note != "":
 		m.fail("%s ended since the grant of its group was not delivered", r.Hold.Name)
 	case r.Cause == CauseUndeliver:
@@ -151,17 +161,27 @@ func (m *model) observe(r *Record) {
 		}
 		delete(m.adopted, r.Hold.Token) // only the last adoption can be undone
 	}
+	if r.Kind == Ended && (r.Hold.Directory == DirectoryID{} || r.Cause == CauseHostGone || len(m.holdsOf(r.Hold.Name)) > 1) { // else see settle
+		m.checkEnd(r)
+	}
 	switch delete(m.holds, r.Replaces); r.Kind {
-	case Granted, Changed:
+	case Granted:
+		if r.At.Boot < m.delayed[r.Hold.Name] && len(m.holdsOf(r.Hold.Name)) == 0 && r.Replaces == 0 {
+			m.fail("%s was granted during its lock_delay", r.Hold.Name)
+		}
+		m.holds[r.Hold.Token], m.idleFrom[r.Hold.Token] = r.Hold, r.At.Boot
+	case Changed:
 		m.holds[r.Hold.Token] = r.Hold
 	case Ended:
-		delete(m.holds, r.Hold.Token)
+		if delete(m.holds, r.Hold.Token); slices.Contains([]Cause{CauseExpire, CauseIdle, CauseBreak, CauseDisconnect, CauseHostGone}, r.Cause) && len(m.holdsOf(r.Hold.Name)) == 0 {
+			m.delayed[r.Hold.Name] = r.At.Boot + r.Hold.Rule.LockDelay
+		}
 	}
 	switch w := r.waiter; {
 	case r.Kind != Granted:
 	case w == nil:
 		m.usePlace(m.table.st.sessions[r.Hold.Owner.Session], r.Hold.Name)
-	case m.anyBefore(m.turns[w], r.Hold.Name):
+	case m.anyBefore(m.turns[w], r.Hold.Name) || m.anyBeforeUnderLimit(w):
 		m.fail("%s: a session was served before one that came earlier", r.Hold.Name)
 	}
 	for _, pin := range m.pins {
@@ -172,6 +192,79 @@ func (m *model) observe(r *Record) {
 			m.fail("%s was granted during a write", r.Hold.Name)
 		}
 	}
+}
+
+// checkEnd finds a hold that ends before its time.
+func (m *model) checkEnd(r *Record) {
+	ends := []Hold{r.Hold}
+	if r.Note == "with its group" {
+		ends = m.holdsOf(r.Hold.Name.Parent())
+	}
+	for _, h := range ends {
+		if now := m.table.st.nodes[h.Name].byToken(h.Token); now != nil {
+			h = now.Hold // a reload may have changed its rule
+		}
+		if at := m.deadline(h, r.Cause); at > r.At.Boot {
+			m.fail("%s token %d ended %s early by %s", h.Name, h.Token, at-r.At.Boot, r.Cause)
+		}
+	}
+}
+
+// deadline returns when a hold may end for a cause: an early time if the cause is not one of time.
+func (m *model) deadline(h Hold, why Cause) Time {
+	switch why {
+	case CauseExpire:
+		if age := min(cmp.Or(h.Rule.MaxAge, never), cmp.Or(h.Asked.Age, never)); age < never {
+			return h.Renewed.Boot + age
+		}
+		return never
+	case CauseDisconnect:
+		grace := never
+		if h.Rule.OnDisconnect == ReleaseOnDisconnect {
+			grace = h.Rule.Grace
+		}
+		if h.Asked.Release {
+			grace = min(grace, h.Asked.Grace)
+		}
+		closed, ok := m.closed[h.Owner.Session]
+		if !ok || grace == never || slices.ContainsFunc(m.members(h), func(h Hold) bool { _, closed := m.closed[h.Owner.Session]; return !closed }) {
+			return never
+		}
+		return closed + grace
+	case CauseIdle:
+		if h.Rule.MaxIdle == 0 {
+			return never
+		}
+		var alive Time
+		for _, h := range append(m.members(h), h) {
+			alive = max(alive, m.idleFrom[h.Token], m.signs[h.Owner.Session])
+		}
+		return alive + h.Rule.MaxIdle
+	}
+	return 0
+}
+
+// members returns the holds below the last hold of a name.
+func (m *model) members(h Hold) (all []Hold) {
+	if len(m.holdsOf(h.Name)) > 1 {
+		return nil
+	}
+	for _, below := range m.holds {
+		if below.Name != h.Name && below.Name.Within(h.Name) {
+			all = append(all, below)
+		}
+	}
+	return all
+}
+
+// holdsOf returns the holds of a name.
+func (m *model) holdsOf(name Name) (all []Hold) {
+	for _, h := range m.holds {
+		if h.Name == name {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // modelPlace is a place in a queue after the wait has ended.
@@ -213,6 +306,30 @@ func (m *model) usePlace(s *sessionState, name Name) {
 func (m *model) anyBefore(turn int, name Name) bool {
 	n := m.table.st.nodes[name]
 	return n != nil && slices.ContainsFunc(n.queue, func(w *waiter) bool { return m.turns[w] < turn })
+}
+
+// anyBeforeUnderLimit reports whether a session with an earlier turn waits for the limit, and its name is free.
+func (m *model) anyBeforeUnderLimit(w *waiter) bool {
+	return w.pool != nil && slices.ContainsFunc(w.pool.queue, func(v *waiter) bool {
+		n, st := v.node, m.table.st
+		return m.turns[v] < m.turns[w] && n.queue[0] == v && !n.taken() && n.blocked == nil && n.delay == 0 && st.excludedBy(n.name) == "" &&
+			(v.session.settings.maxLocks == 0 || m.account(v.session.owner.Account) < v.session.settings.maxLocks)
+	})
+}
+
+// account returns the number of locks that an account holds or is about to get.
+func (m *model) account(name string) (count int) {
+	for _, h := range m.holds {
+		if h.Owner.Account == name {
+			count++
+		}
+	}
+	for _, n := range m.table.st.nodes {
+		if c := n.claim; c != nil && c.kind == claimGrant && c.record.Hold.Owner.Account == name {
+			count++
+		}
+	}
+	return count
 }
 
 // queued notes a session that starts to wait.
@@ -273,30 +390,32 @@ func (m *model) run(steps int) {
 func (m *model) step() {
 	switch dice := m.random.IntN(100); {
 	case dice < 8 || len(m.sessions) == 0:
-		m.open()
+		m.openAny()
 	case dice < 36:
-		m.acquire()
+		m.acquireAny()
 	case dice < 50:
-		m.release()
+		m.release(m.session(), m.name())
 	case dice < 58 && len(m.tasks) > 0, len(m.tasks) > 3:
 		m.finish(m.random.IntN(len(m.tasks)))
 	case dice < 62:
-		m.close()
+		m.close(m.session())
 	case dice < 66:
-		m.write()
+		m.write(m.session(), m.name())
+	case dice < 67:
+		m.exclude(m.session(), []Name{"/l", "/l/g", "/s", "/p"}[m.random.IntN(4)])
 	case dice < 70 && len(m.pins) > 0:
-		m.endWrite()
+		m.endWrite(m.random.IntN(len(m.pins)))
 	case dice < 73 && len(m.undoable) > 0:
-		m.undo()
-	case dice < 76:
-		m.endByToken()
+		m.undo(m.random.IntN(len(m.undoable)))
+	case dice < 76 && m.last > 0:
+		m.endByToken(max(1, m.last-Token(m.random.IntN(12))), m.random.IntN(2) == 0)
 	case dice < 79:
-		m.session().Touch()
+		m.touch(m.session())
 	case m.table.st.reloading && dice < 90:
 		m.follow()
 	case dice < 81:
 		m.note("reload")
-		rules := mustRules(m.rules[m.random.IntN(2)]...)
+		rules := mustRules(m.rules[m.random.IntN(len(m.rules))]...)
 		m.table.beginReload(rules)
 		m.stale = m.stale[:0]
 		for name := range m.table.st.nodes {
@@ -338,18 +457,21 @@ func (m *model) session() *Session { return m.sessions[m.random.IntN(len(m.sessi
 func (m *model) follow() {
 	m.note("%d names follow", len(m.stale))
 	n := min(len(m.stale), 1+m.random.IntN(4))
+	for _, h := range m.table.Holds() {
+		if slices.Contains(m.stale[:n], h.Name) && h.Rule.MaxIdle == 0 { // no signs of life were counted before
+			m.idleFrom[h.Token] = m.clock.Now().Boot
+		}
+	}
 	m.table.follow(m.stale[:n])
 	if m.stale = m.stale[n:]; n == 0 {
 		m.table.endReload()
 	}
 }
 
-func (m *model) open() {
+func (m *model) openAny() {
 	accounts := []string{"ann", "ben", "reader"}
 	jobKeys := []string{"", "", "job"}
-	s := m.table.Open(Owner{
-		Account: accounts[m.random.IntN(3)], Address: fmt.Sprintf("10.0.0.%d", m.random.IntN(2)), JobKey: jobKeys[m.random.IntN(3)],
-	})
+	s := m.open(accounts[m.random.IntN(3)], fmt.Sprintf("10.0.0.%d", m.random.IntN(2)), jobKeys[m.random.IntN(3)])
 	switch m.random.IntN(6) {
 	case 0:
 		s.SetAge(10 * time.Second)
@@ -358,11 +480,22 @@ func (m *model) open() {
 	case 2:
 		s.SetMaxLocks(2)
 	}
-	m.note("open %s %s %q", s.ID(), s.s.owner, s.s.owner.JobKey)
-	m.sessions = append(m.sessions, s)
 }
 
-func (m *model) acquire() {
+func (m *model) open(account, address, jobKey string) *Session {
+	s := m.table.Open(Owner{Account: account, Address: address, JobKey: jobKey})
+	m.note("open %s %s %q", s.ID(), s.s.owner, jobKey)
+	m.sessions = append(m.sessions, s)
+	m.signs[s.ID()] = m.clock.Now().Boot
+	return s
+}
+
+func (m *model) touch(s *Session) {
+	s.Touch()
+	m.signs[s.ID()] = m.clock.Now().Boot
+}
+
+func (m *model) acquireAny() {
 	s, name := m.session(), m.name()
 	if len(m.places) > 0 && m.random.IntN(3) == 0 { // it asks again
 		p := m.places[m.random.IntN(len(m.places))]
@@ -371,8 +504,12 @@ func (m *model) acquire() {
 			s = m.sessions[i]
 		}
 	}
+	m.acquire(s, name, m.random.IntN(2) == 0, m.random.IntN(2) == 0)
+}
+
+func (m *model) acquire(s *Session, name Name, waits, diskFree bool) {
 	var wake func()
-	if m.random.IntN(2) == 0 {
+	if waits {
 		wake = func() {}
 	}
 	for w := range s.s.waiters {
@@ -380,28 +517,44 @@ func (m *model) acquire() {
 			return
 		}
 	}
-	m.note("acquire %s by %s, waits %v", name, s.ID(), wake != nil)
-	var before []Hold
-	if n := m.table.st.nodes[name]; n != nil {
-		for _, h := range n.holds {
-			before = append(before, h.Hold)
-		}
-	}
+	m.note("acquire %s by %s, waits %v", name, s.ID(), waits)
 	if m.invalid {
 		return
 	}
+	before, group, have := m.holdsOf(name), m.holdsOf(name.Parent()), m.account(s.s.owner.Account)
+	sameJob := func(h Hold) bool {
+		return h.Owner.Session != s.ID() && h.Owner.Account == s.s.owner.Account && h.Owner.JobKey == s.s.owner.JobKey && h.Owner.JobKey != ""
+	}
+	own := slices.ContainsFunc(before, func(h Hold) bool { return h.Owner.Session == s.ID() })
 	late := m.anyBefore(m.turn(s.s, name), name)
+	n, rule := m.table.st.nodes[name], m.table.st.rules.find(name)
+	free := len(before)+len(group) == 0 && rule != nil && rule.contention.Limit == 0 && s.s.settings.maxLocks == 0 &&
+		m.clock.Now().Boot >= m.delayed[name] && (n == nil || len(n.queue) == 0)
 	r, err := m.try(func(now Instant, out *outcome) {
-		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: m.random.IntN(2) == 0, vacancies: m.table.st.vacancies.Load()}
+		a := &acquisition{session: s.s, name: name, wake: wake, diskFree: diskFree, vacancies: m.table.st.vacancies.Load()}
 		m.table.st.acquire(a, now, out)
 	})
+	confirms := slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token })
 	switch {
+	case err == errBusy || err == ErrFull:
+	case r.adopted == 0 && !own && slices.ContainsFunc(before, sameJob):
+		m.fail("%s did not adopt %s: %v", s.ID(), name, err)
+	case free && (err != nil || r.waiter != nil):
+		m.fail("%s is free, but %s does not get it: %v", name, s.ID(), err)
 	case err != nil:
 	case r.waiter != nil:
 		m.queued(s, r.waiter)
-	case late && r.adopted == 0 && !slices.ContainsFunc(before, func(h Hold) bool { return h.Token == r.granted.Token }):
+		return
+	case late && r.adopted == 0 && !confirms:
 		m.fail("%s went to a session that came later than those that wait", name)
-	case r.claim == nil:
+	case r.adopted == 0 && !confirms && s.s.settings.maxLocks > 0 && have >= s.s.settings.maxLocks:
+		m.fail("%s has %d locks, more than it may", s.s.owner.Account, have)
+	case r.adopted == 0 && !confirms && slices.ContainsFunc(m.pins, func(pin writeScope) bool { return slices.ContainsFunc(pin.excluded, name.Within) }):
+		m.fail("%s was granted during a write", name)
+	case r.adopted == 0 && !confirms && len(group) > 0 && group[0].Owner.Account != s.s.owner.Account:
+		m.fail("%s was granted below a lock of %s", name, group[0].Owner)
+	}
+	if err == nil && r.claim == nil {
 		if len(before) > 0 && !r.granted.Shared && r.adopted == 0 && before[0].Token != r.granted.Token {
 			m.fail("%s was granted to %s while %s held it", name, s.ID(), before[0].Owner)
 		}
@@ -409,11 +562,10 @@ func (m *model) acquire() {
 	}
 }
 
-func (m *model) release() {
+func (m *model) release(s *Session, name Name) {
 	if m.invalid {
 		return
 	}
-	s, name := m.session(), m.name()
 	m.note("release %s by %s", name, s.ID())
 	m.try(func(now Instant, out *outcome) { m.table.st.release(s.s, name, now, out) })
 }
@@ -444,32 +596,53 @@ func (m *model) finish(i int) {
 	}
 }
 
-func (m *model) close() {
-	i := m.random.IntN(len(m.sessions))
-	s := m.sessions[i]
-	m.sessions = slices.Delete(m.sessions, i, i+1)
+func (m *model) close(s *Session) {
+	m.sessions = slices.DeleteFunc(m.sessions, func(other *Session) bool { return other == s })
 	m.note("close %s", s.ID())
+	m.touch(s)
+	m.closed[s.ID()] = m.clock.Now().Boot
 	m.table.endSession(s.s)
 	m.table.armHolds(s.s)
 	m.waiting = slices.DeleteFunc(m.waiting, m.isOver)
 }
 
-func (m *model) write() {
-	s := m.session()
-	path := m.name() + "/file"
-	asked, err := newWriteRequest(s.s, []Write{{Path: path}}, m.table.Rules())
+// write begins a change of a file in a lock.
+func (m *model) write(s *Session, name Name) {
+	asked, err := newWriteRequest(s.s, []Write{{Path: name + "/file"}}, m.table.Rules())
 	if err != nil {
 		m.fail("%v", err)
 	}
-	m.note("write %s by %s", path, s.ID())
+	m.note("write in %s by %s", name, s.ID())
 	r, err := m.try(func(now Instant, out *outcome) { m.table.st.permitAll(asked, now, out) })
-	if err == nil && !r.permit.scope.empty() {
+	if err != nil || r.permit == nil {
+		return
+	}
+	for _, h := range m.holdsOf(name) {
+		if h.Shared || h.Owner.Account != s.s.owner.Account || !slices.Contains(r.permit.scope.pins, name) {
+			m.fail("a write of %s in %s, which %s has, shared %v, pins %v", s.ID(), name, h.Owner, h.Shared, r.permit.scope.pins)
+		}
+	}
+	if !r.permit.scope.empty() {
 		m.pins = append(m.pins, r.permit.scope)
 	}
 }
 
-func (m *model) endWrite() {
-	i := m.random.IntN(len(m.pins))
+// exclude begins a change of a directory.
+func (m *model) exclude(s *Session, dir Name) {
+	m.note("exclude %s by %s", dir, s.ID())
+	scope := writeScope{excluded: []Name{dir}}
+	if _, err := m.try(func(now Instant, out *outcome) { m.table.st.exclude(s.s, scope, now, out) }); err != nil {
+		return
+	}
+	for _, h := range m.holds {
+		if h.Name.Within(dir) {
+			m.fail("%s is changed, but %s is held", dir, h.Name)
+		}
+	}
+	m.pins = append(m.pins, scope)
+}
+
+func (m *model) endWrite(i int) {
 	scope := m.pins[i]
 	m.pins = slices.Delete(m.pins, i, i+1)
 	m.note("end of write under %v", scope.pins)
@@ -477,29 +650,36 @@ func (m *model) endWrite() {
 }
 
 // undo takes a grant back. After that, the job of a hold that was adopted has the lock again.
-func (m *model) undo() {
-	i := m.random.IntN(len(m.undoable))
+func (m *model) undo(i int) {
 	h := m.undoable[i]
 	m.undoable = slices.Delete(m.undoable, i, i+1)
 	m.note("undo %s token %d", h.Name, h.Token)
 	m.try(func(_ Instant, out *outcome) { m.table.st.markUndelivered(h.Name, h.Token, h.Owner.Session, out) })
 }
 
-func (m *model) endByToken() {
-	all := m.table.Holds()
-	if len(all) == 0 || m.invalid {
+// endByToken ends a hold, which may have ended, for an administrator or a program on the host.
+func (m *model) endByToken(token Token, host bool) {
+	name := m.tokens[token]
+	if name == "" || m.invalid {
 		return
 	}
-	h := all[m.random.IntN(len(all))]
-	host := m.random.IntN(2) == 0
-	m.note("end %s token %d, host %v", h.Name, h.Token, host)
-	m.try(func(now Instant, out *outcome) {
+	_, held := m.holds[token]
+	m.note("end %s token %d, host %v", name, token, host)
+	standing := len(m.holds)
+	r, err := m.try(func(now Instant, out *outcome) {
 		if host {
-			m.table.st.hostGone(h.Name, h.Token, now, out)
+			m.table.st.hostGone(name, token, now, out)
 		} else {
-			m.table.st.breakUp(h.Name, h.Token, Owner{Account: "admin"}, "", now, out)
+			m.table.st.breakUp(name, token, Owner{Account: "admin"}, "", now, out)
 		}
 	})
+	_, stands := m.holds[token]
+	switch {
+	case !held && (len(m.holds) < standing || r.claim != nil):
+		m.fail("%s ended by the old token %d", name, token)
+	case !host && held && err == nil && stands && r.claim == nil:
+		m.fail("%s token %d was not broken", name, token)
+	}
 }
 
 // settle does what Expire and the sessions that wait do at once.
@@ -513,14 +693,18 @@ func (m *model) settle() {
 	m.places = slices.DeleteFunc(m.places, func(p modelPlace) bool { return m.clock.Now().Boot >= p.ended+5*time.Second })
 	if tasks, _ := m.table.decideDue(); len(tasks) > 0 {
 		m.tasks = append(m.tasks, tasks...)
+		for _, c := range tasks {
+			m.checkEnd(&c.record)
+		}
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *Waiting) bool {
-		if c := w.waiter.claim; c != nil && !c.begun {
+		if c := w.waiter.claim; c != nil && !c.begun && m.random.IntN(4) > 0 { // else it does not poll
 			c.begun = true
 			m.tasks = append(m.tasks, c)
 		}
-		if timeout, ok := w.waiter.err.(*TimeoutError); ok {
-			m.note("%s: %v", w.session.ID(), timeout)
+		_, late := w.waiter.err.(*TimeoutError)
+		if late || w.waiter.err == ErrNoRule && slices.Contains(w.waiter.node.places, w.waiter) {
+			m.note("%s: %v", w.session.ID(), w.waiter.err)
 			m.places = append(m.places, modelPlace{w.session.s, w.waiter.name, m.turns[w.waiter], m.clock.Now().Boot})
 		}
 		return m.isOver(w)
@@ -558,11 +742,9 @@ func (m *model) check() {
 			}
 			m.undone[h.Token] = h.unacknowledged
 			m.checkTimer(h, now.Boot)
+			m.checkOverdue(h, now.Boot)
 			if rule := st.rules.find(name); rule != nil && !st.reloading && h.Rule != &rule.holdRule {
 				m.fail("%s token %d does not follow the rules in force", name, h.Token)
-			}
-			if at, why := h.ownDeadline(now.Boot); at < now.Boot && !m.invalid && h.nextTry <= now.Boot && h.timer.at <= now.Boot {
-				m.fail("%s token %d stands though its time is over (%s)", name, h.Token, why)
 			}
 		}
 		if exclusive > 1 || exclusive == 1 && len(n.holds) > 1 {
@@ -626,14 +808,31 @@ func (m *model) check() {
 	m.checkReplay()
 }
 
+// checkOverdue finds a hold that stands for more than two seconds although its time is over, and nothing keeps it or what lies below it.
+func (m *model) checkOverdue(h *liveHold, now Time) {
+	at := min(m.deadline(h.Hold, CauseExpire), m.deadline(h.Hold, CauseDisconnect), m.deadline(h.Hold, CauseIdle))
+	kept := m.invalid || len(h.node.holds) > 1 && h.node.below > 0
+	for name, n := range m.table.st.nodes {
+		if name.Within(h.Name) {
+			kept = kept || n.cannotEnd() || slices.ContainsFunc(n.holds, func(h *liveHold) bool { return h.nextTry > now })
+		}
+	}
+	since, known := m.overdue[h.Token]
+	switch {
+	case at > now || kept:
+		delete(m.overdue, h.Token)
+	case !known:
+		m.overdue[h.Token] = now
+	case now > since+2*retryAfter:
+		m.fail("%s token %d stands %s after its time", h.Name, h.Token, now-at)
+	}
+}
+
 // checkTimer finds a hold that will not end at its time.
 func (m *model) checkTimer(h *liveHold, now Time) {
 	n := h.node
 	if n.below > 0 || n.cannotEnd() {
 		return // the end of what scope it sets the timer
-	}
-	if age := h.Rule.MaxAge; age > 0 && !m.invalid && now-h.Renewed.Boot > age+retryAfter && h.nextTry <= now {
-		m.fail("%s token %d is older than %s", n.name, h.Token, age)
 	}
 	if at, why := h.ownDeadline(now); at != never && (h.timer.index == 0 || h.timer.at > max(at, h.nextTry, now+retryAfter)) {
 		m.fail("%s token %d has no timer (%s)", n.name, h.Token, why)
@@ -658,7 +857,7 @@ func (m *model) checkQueue(n *node, now Instant) {
 	if (n.delay > now.Boot || n.blocked != nil) && n.timer.index == 0 {
 		m.fail("%s is kept back without a timer", n.name)
 	}
-	if len(n.queue) == 0 || m.invalid || m.log.full {
+	if len(n.queue) == 0 || m.invalid || m.log.full || m.table.st.reloading && m.table.st.rules.find(n.name) == nil {
 		return
 	}
 	var out outcome
@@ -666,7 +865,7 @@ func (m *model) checkQueue(n *node, now Instant) {
 		m.fail("%s waits for %s, which is free", n.queue[0].session.owner, n.name)
 	}
 	for w := range maps.Keys(n.queue[0].session.waiters) {
-		if w.until < now.Boot && w.claim == nil {
+		if w.until < now.Boot && (w.claim == nil || !w.claim.begun) {
 			m.fail("%s waits for longer than it may", w.session.owner)
 		}
 	}

@@ -70,23 +70,6 @@ func (l patientLog) MakeRoom(ctx context.Context, token lock.Token) error {
 	return nil
 }
 
-// A limit serves the sessions in the order in which they came, whatever names they wait for.
-func TestALimitServesSessionsInOrder(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/p/*", Contention: &lock.Contention{Limit: 1, Wait: time.Minute}})
-	holder := b.open("a")
-	b.acquire(holder, "/p/1")
-	first := b.queue(b.open("b"), "/p/2")
-	second := b.queue(b.open("c"), "/p/3")
-	if err := holder.Release(b.ctx, "/p/1"); err != nil {
-		t.Fatal(err)
-	}
-	_, one, _ := first.Poll(b.ctx)
-	_, two, _ := second.Poll(b.ctx)
-	if !one || two {
-		t.Errorf("the first has it: %v, the second: %v", one, two)
-	}
-}
-
 // The release of a limited lock asks the waiting sessions only until one of them takes the place.
 func TestAReleaseUnderALimitServesOneSession(t *testing.T) {
 	calls := 0
@@ -122,42 +105,6 @@ func TestTheIdleTimeOfAnEndedConnectionBeginsAtItsEnd(t *testing.T) {
 	b.pass(11 * time.Second)
 	if b.table.Held("/x") {
 		t.Error("it stands 61s after the last sign of life")
-	}
-}
-
-// A group that is too old ends, also if it would have ended earlier without the signs of life of a member.
-func TestAGroupEndsAtItsAgeThoughAMemberIsAlive(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		group lock.Rule
-		close bool
-	}{
-		{"idle", lock.Rule{Match: "/*", MaxIdle: 10 * time.Second, MaxAge: time.Minute}, false},
-		{"disconnected", lock.Rule{Match: "/*", OnDisconnect: lock.ReleaseOnDisconnect, Grace: 10 * time.Second, MaxAge: time.Minute}, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			b := newScene(t, test.group, lock.Rule{Match: "/*/*"})
-			group, member := b.open("a", "job"), b.open("a", "job")
-			b.acquire(group, "/g")
-			b.acquire(member, "/g/m")
-			if test.close {
-				group.Close(b.ctx)
-			}
-			for range 50 {
-				b.pass(time.Second)
-				member.Touch()
-			}
-			if !b.table.Held("/g") {
-				t.Fatal("it ended though a member is alive")
-			}
-			for range 15 {
-				b.pass(time.Second)
-				member.Touch()
-			}
-			if b.table.Held("/g") {
-				t.Error("it stands though it is too old")
-			}
-		})
 	}
 }
 
@@ -197,40 +144,6 @@ func TestTriesToEndAMemberBecomeRare(t *testing.T) {
 	b.disk.OnRemove(nil)
 	b.pass(time.Minute)
 	b.held("", "/group", "/group/x")
-}
-
-// The members keep a group that is too long without its connection. When all are idle it ends.
-func TestADisconnectedGroupEndsWhenItsMembersAreIdle(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/*", OnDisconnect: lock.ReleaseOnDisconnect, MaxIdle: time.Minute}, lock.Rule{Match: "/*/*"})
-	group, member := b.open("a", "job"), b.open("a", "job")
-	b.acquire(group, "/g")
-	b.acquire(member, "/g/m")
-	group.Close(b.ctx)
-	b.pass(50 * time.Second)
-	if !b.table.Held("/g") {
-		t.Fatal("it ended though the session of a member is open")
-	}
-	b.pass(20 * time.Second)
-	if b.table.Held("/g") {
-		t.Error("it stands without any sign of life")
-	}
-}
-
-// While the server is suspended, an undo waits. Then it takes back the last grant only.
-func TestAnUndoInASuspensionTakesBackTheLastGrantOnly(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/x"})
-	first, second := b.open("a", "job"), b.open("a", "job")
-	before := b.acquire(first, "/x")
-	adopted := b.acquire(second, "/x")
-	b.suspended.Store(true)
-	if err := second.Undo(b.ctx, "/x", adopted.Token); err != nil {
-		t.Fatal(err)
-	}
-	b.suspended.Store(false)
-	b.pass(2 * time.Second)
-	if h, err := first.ActsFor("/x"); err != nil || h.Token != before.Token {
-		t.Errorf("the job's lock after the undo of an adoption: %v", err)
-	}
 }
 
 // A reload removes the rule of a name while its lock is being released, and the time of a waiting session is over.
@@ -295,43 +208,6 @@ func TestASessionWaitsForADirectoryOfTheHost(t *testing.T) {
 	if _, _, _, err := b.open("c").AcquireOrWait(b.ctx, "/x", nil); !errors.Is(err, lock.ErrHeld) {
 		t.Error(err)
 	}
-}
-
-// The undo of an adoption gives the lock back to a connection that has ended. Its grace counts from then.
-func TestALockThatGoesBackToAnEndedConnectionHasItsGrace(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/x", OnDisconnect: lock.ReleaseOnDisconnect, Grace: 10 * time.Second})
-	first, second := b.open("a", "job"), b.open("a", "job")
-	b.acquire(first, "/x")
-	adopted := b.acquire(second, "/x")
-	first.Close(b.ctx)
-	if err := second.Undo(b.ctx, "/x", adopted.Token); err != nil {
-		t.Fatal(err)
-	}
-	b.pass(5 * time.Second)
-	if !b.table.Held("/x") {
-		t.Error("it ended before its grace")
-	}
-	b.pass(6 * time.Second)
-	if b.table.Held("/x") {
-		t.Error("it stands after its grace")
-	}
-}
-
-// The undo of an adoption does not bring back a hold whose session, with another job key, has acquired the lock anew meanwhile.
-func TestAnUndoneAdoptionGivesNoSessionTwoHolds(t *testing.T) {
-	b := newScene(t, lock.Rule{Match: "/x", Contention: &lock.Contention{Shared: []string{"a"}}})
-	first, second := b.open("a", "job"), b.open("a", "job")
-	b.acquire(first, "/x")
-	adopted := b.acquire(second, "/x")
-	b.is(first.SetJobKey("other"), nil)
-	own := b.acquire(first, "/x")
-	b.is(second.Undo(b.ctx, "/x", adopted.Token), nil)
-	b.table.Expire(b.ctx)
-	if all := b.table.Holds(); len(all) != 1 || all[0].Token != own.Token {
-		t.Errorf("after the undo there are %d holds, want the one with token %d", len(all), own.Token)
-	}
-	b.release(first, "/x", nil)
-	b.held("", "/x")
 }
 
 // While the log has no room, a session that waits keeps no other one from going on: only Run waits for room.

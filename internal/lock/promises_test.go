@@ -142,26 +142,6 @@ func (s *scene) held(account string, names ...lock.Name) {
 	}
 }
 
-func TestLockEndsAtItsAgeAndNotBefore(t *testing.T) {
-	s := newScene(t)
-	s.acquire(s.open("a"), "/locks/x")
-	s.pass(10*time.Minute - time.Second)
-	s.held("a", "/locks/x")
-	s.pass(time.Second)
-	s.held("", "/locks/x")
-}
-
-func TestBreakEndsOnlyTheHoldWithItsToken(t *testing.T) {
-	s := newScene(t)
-	a := s.open("a")
-	old := s.acquire(a, "/locks/x")
-	s.release(a, "/locks/x", nil)
-	s.acquire(a, "/locks/x")
-	s.is(s.table.Break(s.ctx, "/locks/x", old.Token, lock.Owner{Account: "admin"}, ""), lock.ErrStale)
-	s.is(a.Undo(s.ctx, "/locks/x", old.Token), lock.ErrStale)
-	s.held("a", "/locks/x")
-}
-
 func TestReleasePoliciesAllowTheirSessions(t *testing.T) {
 	const all, none = "address user session anyone", ""
 	rules := []lock.Rule{
@@ -316,29 +296,6 @@ func TestLateReleaseOfALostLockEndsNoNewerHold(t *testing.T) {
 	}
 }
 
-func TestSameJobAdoptsItsHoldUnderANewToken(t *testing.T) {
-	s := newScene(t)
-	first, second := s.open("a", "job"), s.open("a", "job")
-	old := s.acquire(first, "/locks/x")
-	s.refused(s.open("a", "other"), "/locks/x", lock.ErrHeld)
-	s.refused(s.open("b", "job"), "/locks/x", lock.ErrHeld)
-	s.clock.Advance(time.Minute)
-	hold, adopted, _, err := second.AcquireOrWait(s.ctx, "/locks/x", nil)
-	if err != nil || hold.Token <= old.Token || adopted != old.Token || hold.Acquired != s.clock.Now() {
-		t.Errorf("%+v, adopted %d: %v", hold, adopted, err)
-	}
-}
-
-func TestOnlyTheHolderAcquiresLocksBelowItsLock(t *testing.T) {
-	anyone := &lock.Contention{Members: lock.MembersAnyone}
-	s := newScene(t, lock.Rule{Match: "/open", Contention: anyone}, lock.Rule{Match: "/**/*"})
-	a, b := s.open("a"), s.open("b")
-	s.acquire(a, "/group", "/group/x", "/open")
-	s.acquire(b, "/open/x")
-	s.refused(b, "/group/y", lock.ErrNotYours)
-	s.release(a, "/group", lock.ErrMembers)
-}
-
 // A session lost a lock, which another client has now, and acquires a lock below it.
 func TestTheRefusalBelowALostLockNamesItsEnd(t *testing.T) {
 	s := newScene(t, lock.Rule{Match: "/gr*", MaxAge: time.Minute}, lock.Rule{Match: "/gr*/*"})
@@ -370,101 +327,6 @@ func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s.held("", "/group", "/group/x")
 }
 
-func TestAGroupOutlivesItsConnectionWhileAMemberHasOne(t *testing.T) {
-	s := newScene(t,
-		lock.Rule{Match: "/gr*", OnDisconnect: lock.ReleaseOnDisconnect, Grace: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}},
-		lock.Rule{Match: "/gr*/*"})
-	a, b := s.open("a"), s.open("b")
-	s.acquire(a, "/group")
-	s.acquire(b, "/group/x")
-	a.Close(s.ctx)
-	s.pass(time.Hour)
-	s.held("a", "/group")
-	b.Close(s.ctx)
-	s.pass(time.Minute)
-	s.held("", "/group", "/group/x")
-}
-
-func TestWaitersGetTheLockInOrder(t *testing.T) {
-	s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Shared: []string{"reader"}}})
-	a := s.open("reader")
-	s.acquire(a, "/locks/x")
-	writer := s.wait(s.open("writer"), "/locks/x")
-	s.refused(s.open("reader"), "/locks/x", lock.ErrHeld) // it would share the lock, but the writer came earlier
-	last := s.wait(s.open("reader"), "/locks/x")
-	s.release(a, "/locks/x", nil)
-	_, first, err := writer.Poll(s.ctx)
-	_, second, _ := last.Poll(s.ctx)
-	if !first || second || err != nil {
-		t.Errorf("the first has it: %v, the second: %v, %v", first, second, err)
-	}
-}
-
-func TestASessionKeepsItsPlaceAfterItsWait(t *testing.T) {
-	same := func(_ *scene, _, first *lock.Session) *lock.Session { return first }
-	opened := func(account, jobKey string) func(*scene, *lock.Session, *lock.Session) *lock.Session {
-		return func(s *scene, _, _ *lock.Session) *lock.Session { return s.open(account, jobKey) }
-	}
-	for name, test := range map[string]struct {
-		pause time.Duration
-		again func(s *scene, holder, first *lock.Session) *lock.Session // the session that asks again
-		kept  bool
-	}{
-		"the session asks again":                {4 * time.Second, same, true},
-		"its job asks again":                    {4 * time.Second, opened("b", "job"), true},
-		"it comes back too late":                {5 * time.Second, same, false},
-		"another job of its account asks":       {time.Second, opened("b", "other"), false},
-		"another account asks with its job key": {time.Second, opened("c", "job"), false},
-		"it has held the lock since": {time.Second, func(s *scene, holder, first *lock.Session) *lock.Session {
-			s.release(holder, "/locks/x", nil)
-			s.acquire(first, "/locks/x")
-			s.release(first, "/locks/x", nil)
-			s.acquire(holder, "/locks/x")
-			return first
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t, lock.Rule{Match: "/locks/*", Contention: &lock.Contention{Wait: 20 * time.Second}})
-			holder, first := s.open("a"), s.open("b", "job")
-			s.acquire(holder, "/locks/x")
-			s.queue(first, "/locks/x")
-			s.pass(20*time.Second + test.pause)
-			again := test.again(s, holder, first)
-			second := s.queue(s.open("d"), "/locks/x")
-			s.queue(again, "/locks/x")
-			s.release(holder, "/locks/x", nil)
-			if _, done, _ := second.Poll(s.ctx); done == test.kept {
-				t.Errorf("the session that asked later has the lock: %v", done)
-			}
-		})
-	}
-}
-
-func TestAnAccountIsRefusedMoreLocksThanItMayHold(t *testing.T) {
-	s := newScene(t)
-	s.acquire(s.open("a"), "/locks/x", "/locks/y")
-	more := s.open("a")
-	more.SetMaxLocks(2)
-	if _, _, _, err := more.AcquireOrWait(s.ctx, "/locks/z", nil); !errors.As(err, new(*lock.TooManyError)) {
-		t.Error(err)
-	}
-}
-
-func TestLockDelayRefusesALockThatWasTakenAway(t *testing.T) {
-	s := newScene(t, lock.Rule{Match: "/locks/*", MaxAge: time.Minute, LockDelay: 10 * time.Second})
-	a, b := s.open("a"), s.open("b")
-	s.acquire(a, "/locks/x")
-	s.pass(time.Minute)
-	s.refused(b, "/locks/x", lock.ErrHeld)
-	w := s.wait(b, "/locks/x")
-	s.pass(10 * time.Second)
-	if _, over, err := w.Poll(s.ctx); !over || err != nil {
-		t.Errorf("over %v: %v", over, err)
-	}
-	s.release(b, "/locks/x", nil)
-	s.acquire(a, "/locks/x") // after a release there is no delay
-}
-
 func TestIdleTimeCountsFromTheRestart(t *testing.T) {
 	s := newScene(t, lock.Rule{Match: "/locks/*", MaxIdle: time.Minute})
 	s.acquire(s.open("a"), "/locks/x")
@@ -474,21 +336,6 @@ func TestIdleTimeCountsFromTheRestart(t *testing.T) {
 	s.held("a", "/locks/x")
 	s.pass(time.Second)
 	s.held("", "/locks/x")
-}
-
-func TestDirectoryWithLocksIsNotChanged(t *testing.T) {
-	s := newScene(t)
-	a := s.open("a")
-	s.acquire(a, "/locks/dir/x")
-	s.is(a.Exclude(s.ctx, []lock.Name{"/other", "/locks/dir"}, func() error { t.Error("it runs"); return nil }), lock.ErrHeld)
-	s.release(a, "/locks/dir/x", nil)
-	s.is(a.Exclude(s.ctx, []lock.Name{"/locks/dir"}, func() error {
-		ctx, cancel := context.WithCancel(s.ctx)
-		cancel()
-		_, _, _, err := a.AcquireOrWait(ctx, "/locks/dir/x", nil)
-		s.is(err, context.Canceled) // it waits
-		return nil
-	}), nil)
 }
 
 // protecting returns rules under which NAME_lock protects NAME.tsv.
@@ -574,27 +421,6 @@ func TestAWriteThatBeganUnderALostLockFindsItFree(t *testing.T) {
 	s.pass(time.Minute)
 	_, err := a.MayMake(s.ctx, inside)
 	s.is(err, lock.ErrNotHeld)
-}
-
-func TestEveryEndWaitsForPublications(t *testing.T) {
-	s := newScene(t, protecting()...)
-	a := s.open("a", "job")
-	hold := s.acquire(a, "/phone_lock")
-	s.is(a.Write(s.ctx, []lock.Write{phone}, func([]lock.Permit) error {
-		ctx, cancel := context.WithCancel(s.ctx)
-		cancel()
-		released := a.Release(ctx, "/phone_lock")
-		s.is(released, context.Canceled)
-		s.is(s.table.Break(ctx, "/phone_lock", hold.Token, lock.Owner{}, ""), context.Canceled)
-		_, _, _, adopted := s.open("a", "job").AcquireOrWait(ctx, "/phone_lock", nil)
-		s.is(adopted, context.Canceled)
-		s.is(s.table.HostGone(s.ctx, hold), nil)
-		s.pass(time.Hour)
-		s.held("a", "/phone_lock")
-		return nil
-	}), nil)
-	s.pass(0)
-	s.held("", "/phone_lock")
 }
 
 func TestASharedHoldAllowsNoChange(t *testing.T) {
