@@ -27,7 +27,7 @@ func (s *server) overfillsItself(t *testing.T) {
 	c.Want(200, "TYPE I")
 	s.write("mine", "old")
 	err := c.Store("/mine", make([]byte, 3<<20))
-	if err == nil || !strings.HasPrefix(err.Error(), "452 /mine: ") {
+	if err == nil || !strings.HasSuffix(err.Error(), "452 /mine: no space left") {
 		t.Errorf("told %v", err)
 	}
 	s.wantFile(t, "mine", "old")
