@@ -169,7 +169,9 @@ func (c *Conn) Contested() bool {
 
 // Close closes the port, and ends an Accept that waits. An accepted connection stays open.
 func (p *Port) Close() error {
+	err := p.TCPListener.Close() // first, so that no other client gets its number too early
 	p.ports.mu.Lock()
+	defer p.ports.mu.Unlock()
 	if p.ports.open[p.number] == p {
 		delete(p.ports.open, p.number)
 		if p.timer != nil {
@@ -177,8 +179,7 @@ func (p *Port) Close() error {
 			p.ports.unreserveLocked(p.account)
 		}
 	}
-	p.ports.mu.Unlock()
-	return p.TCPListener.Close()
+	return err
 }
 
 // The following methods do nothing if p is nil, because the client has no passive port.
