@@ -49,6 +49,7 @@ func (c *cronJob) killed(how cronKill) {
 	if err := os.Truncate(filepath.Join(c.dir, "phone.tsv"), 512<<20); err != nil {
 		c.t.Fatal(err)
 	}
+	harness.Await(c.t, "earlier uploads end", func() bool { return len(c.unfinished()) == 0 })
 	p := started(c.t, c.command())
 	harness.Await(c.t, "the upload has begun", func() bool { return len(c.unfinished()) > 0 })
 	c.freeze()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -220,7 +221,7 @@ func execute(t *testing.T, name string, least int, shared string, names []string
 	if n := bytes.Count(page, []byte("```sh\n")); n != len(blocks) || n < least {
 		t.Fatalf("%d of %d blocks have a machine", len(blocks), n)
 	}
-	bridge := fmt.Sprintf("%.2s%d", name, os.Getpid()%10000)
+	bridge := fmt.Sprintf("%.2s%d", name, rand.IntN(1e6)) // the kernel removes the links of an earlier run late
 	command(t, "ip", "link", "add", bridge, "type", "bridge")
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", bridge).Run() })
 	command(t, "ip", "link", "set", bridge, "up")
