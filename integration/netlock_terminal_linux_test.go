@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 	"golang.org/x/sys/unix"
@@ -54,6 +56,28 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 		<-read
 	})
 	return tty
+}
+
+// types writes keys. A busy kernel can lose ^C or ^Z: it then echoes nothing, and types presses the key again.
+func (tty *terminal) types(keys string) error {
+	if keys[0] >= ' ' {
+		_, err := io.WriteString(tty.keys, keys)
+		return err
+	}
+	echo := "^" + string(keys[0]|0x40)
+	before := strings.Count(tty.shown.String(), echo)
+	for range 10 {
+		if _, err := io.WriteString(tty.keys, keys); err != nil {
+			return err
+		}
+		for range 500 {
+			if strings.Count(tty.shown.String(), echo) > before {
+				return nil
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return errors.New(echo + " has no echo")
 }
 
 // unlock makes the other end of a new terminal usable, and returns its number. Close still ends a read of the file.

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -280,8 +279,7 @@ func (p *scene) commands() map[string]func(*testscript.TestScript, bool, []strin
 			p.terminal = onTerminal(p.t, cmd)
 		},
 		"types KEYS": func(ts *testscript.TestScript, args []string) {
-			_, err := io.WriteString(p.terminal.keys, harness.Unescape(args[0]))
-			ts.Check(err)
+			ts.Check(p.terminal.types(harness.Unescape(args[0])))
 		},
 		"shows TEXT": func(_ *testscript.TestScript, args []string) {
 			p.terminal.shown.Await(p.t, harness.Unescape(args[0]), 1)

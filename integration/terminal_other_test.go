@@ -3,17 +3,15 @@
 package integration
 
 import (
-	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/ftplockd/ftplockd/integration/harness"
 )
 
-type terminal struct {
-	keys  *os.File
-	shown *harness.LogBuffer
-}
+type terminal struct{ shown *harness.LogBuffer }
+
+func (*terminal) types(string) error { return nil }
 
 func onTerminal(t testing.TB, _ *exec.Cmd) *terminal {
 	harness.Missing(t, "the terminals of this test need Linux")
