@@ -164,10 +164,14 @@ func (m *model) observe(r *Record) {
 	if r.Kind == Ended && (r.Hold.Directory == DirectoryID{} || r.Cause == CauseHostGone || len(m.holdsOf(r.Hold.Name)) > 1) { // else see settle
 		m.checkEnd(r)
 	}
+	delete(m.overdue, r.Replaces) // an undo brings that token back
 	switch delete(m.holds, r.Replaces); r.Kind {
 	case Granted:
 		if r.At.Boot < m.delayed[r.Hold.Name] && len(m.holdsOf(r.Hold.Name)) == 0 && r.Replaces == 0 {
 			m.fail("%s was granted during its lock_delay", r.Hold.Name)
+		}
+		if id := r.Hold.Owner.Session; m.closed[id] > 0 && !m.hasHolds(id) {
+			m.closed[id] = r.At.Boot // its end was forgotten, and its grace begins anew
 		}
 		m.holds[r.Hold.Token], m.idleFrom[r.Hold.Token] = r.Hold, r.At.Boot
 	case Changed:
@@ -337,6 +341,16 @@ func (m *model) queued(s *Session, w *waiter) {
 	m.turns[w] = m.turn(s.s, w.name)
 	m.usePlace(s.s, w.name)
 	m.waiting = append(m.waiting, &Waiting{session: s, waiter: w})
+}
+
+// hasHolds reports whether a session has a hold.
+func (m *model) hasHolds(id SessionID) bool {
+	for _, h := range m.holds {
+		if h.Owner.Session == id {
+			return true
+		}
+	}
+	return false
 }
 
 // holdsName reports whether a session has a hold of the name.
