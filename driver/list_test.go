@@ -2,7 +2,9 @@ package driver
 
 import (
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -200,6 +202,41 @@ func TestAListingThatFailsIsNotEmpty(t *testing.T) {
 		s.driver.tree = &exhausted{tree, left}
 		_, r := c.execute(command, "")
 		c.check(command, r, "451 *")
+	}
+}
+
+// vanishing is a tree from which a program on the host removes a file when a listing describes it.
+type vanishing struct {
+	Tree
+	file string // on the host
+}
+
+func (v vanishing) Open(name string) (afero.File, error) {
+	f, err := v.Tree.Open(name)
+	return vanishingIn{f, v.file}, err
+}
+
+type vanishingIn struct {
+	afero.File
+	file string
+}
+
+func (v vanishingIn) Lstat(base string) (fs.FileInfo, error) {
+	_ = os.Remove(v.file)
+	return v.File.(interface {
+		Lstat(base string) (fs.FileInfo, error)
+	}).Lstat(base)
+}
+
+func TestAListingOmitsAFileThatIsRemovedMeanwhile(t *testing.T) {
+	for _, command := range []string{"LIST /d", "MLSD /d", "NLST -t /d"} {
+		s := start(t)
+		s.write("/d/gone", "x")
+		s.write("/d/stays", "x")
+		s.driver.tree = vanishing{s.driver.tree, filepath.Join(s.root, "d/gone")}
+		if got := s.as("phoneacc").fetch(command); strings.Contains(got, "gone") || !strings.HasSuffix(got, "stays\r\n") {
+			t.Errorf("%s: %q", command, got)
+		}
 	}
 }
 

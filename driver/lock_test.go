@@ -283,9 +283,8 @@ func TestADirectoryOfTheHostWithTheNameOfAHeldLock(t *testing.T) {
 // A directory that a program on the host made is its lock, whether it is empty or not.
 func TestClientsChangeNothingInALockOfTheHost(t *testing.T) {
 	const inside = ": lies in the lock /old_lock, held by host since *"
-	s := start(t, func(o *setup) {
-		o.rules = append(o.rules, lock.Rule{Match: "/open_team", MaxAge: time.Hour, Contention: &lock.Contention{Members: lock.MembersAnyone}})
-	})
+	team := lock.Rule{Match: "/open_team", MaxAge: time.Hour, Contention: &lock.Contention{Members: lock.MembersAnyone}}
+	s := start(t, func(o *setup) { o.rules = append(o.rules, team) })
 	s.play(t, `
 		- mkdir /new_lock
 		- mkdir /old_lock/dir
@@ -326,7 +325,24 @@ func TestClientsChangeNothingInALockOfTheHost(t *testing.T) {
 		boss STOR /open_team/f <<< x => 550 /open_team/f: lies in the lock /open_team, held by host since *
 		- rename /old_lock /old
 		boss STOR /old/new <<< x => 226 *
-		boss MKD /old_lock => 257 *`)
+		boss MKD /old_lock => 257 *
+		# a path through a link is the name of no lock, and neither is a path without a directory
+		- mkdir /old/sub
+		- link /locks/way ../old
+		boss MKD /locks/way/sub/x => 257 "/locks/way/sub/x" created
+		boss MKD /locks/way/sub/x_lock => 257 "/locks/way/sub/x_lock" locked, *
+		- held /old/sub/x_lock
+		boss MKD /locks/none/x => 550 /locks/none/x: the directory above it does not exist`)
+
+	// After a reload no rule matches the lock of the holder.
+	boss := s.as("boss")
+	boss.want("MKD /open_team/y_lock", "257 *")
+	rules, err := lock.NewRules([]lock.Rule{team})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.table.SetRules(rules)
+	boss.store("/open_team/y_lock/f", "x")
 }
 
 // Without directories for locks a program on the host takes none.

@@ -88,26 +88,16 @@ func (c *client) actsAsLock(n lock.Name) (is bool, host, err error) {
 func isNothing(err error) bool { return isNotThere(err) || errors.Is(err, syscall.ENOTDIR) }
 
 // checkHostLocks returns a *lock.ProtectedError if n lies in a lock of a program on the host, and in no held lock inside that one. If it cannot
-// find that out, it returns the error of the tree.
+// find that out, it returns the error of the tree. If there is a link in n, the error may be wrong: resolve n.
 func (c *client) checkHostLocks(n lock.Name) error {
 	for dir := n.Parent(); c.server.directories && dir != "/"; dir = dir.Parent() {
-		if !c.isLockName(dir) {
-			continue
-		}
 		if c.table().Held(dir) {
 			return nil
 		}
-		_, host, err := c.actsAsLock(dir)
-		if err != nil {
-			return err
-		}
-		if host == nil {
-			continue
-		}
-		switch plain, err := c.server.resolve(dir); {
+		switch _, host, err := c.actsAsLock(dir); {
 		case err != nil:
 			return err
-		case plain == dir: // the name of a lock contains no link
+		case host != nil:
 			return &lock.ProtectedError{Path: n, Lock: dir, Why: host, Inside: true}
 		}
 	}

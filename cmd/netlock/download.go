@@ -15,18 +15,20 @@ type download struct {
 	file *os.File
 }
 
-// newDownload makes the new file. It follows a link. In a directory the file gets the name.
-func newDownload(local, name string) (*download, error) {
-	d := &download{to: local}
-	if real, err := filepath.EvalSymlinks(local); err == nil {
-		d.to = real
+// newDownload makes the new file. It follows a link, also one in a directory. In a directory the file gets the name.
+func newDownload(local, name string) (_ *download, err error) {
+	d := new(download)
+	if d.to, err = follow(local); err != nil {
+		return nil, err
 	}
 	info, err := os.Stat(d.to)
 	if err == nil && info.IsDir() {
 		if name == "." || name == ".." || name == "/" {
 			return nil, fmt.Errorf("%s is a directory: give the name of the file in it, too", local)
 		}
-		d.to = filepath.Join(d.to, name)
+		if d.to, err = follow(filepath.Join(d.to, name)); err != nil {
+			return nil, err
+		}
 		info, err = os.Stat(d.to)
 	}
 	switch {
@@ -52,6 +54,15 @@ func newDownload(local, name string) (*download, error) {
 	return d, nil
 }
 
+// follow returns the file that a link leads to, and any other name as it is: on Windows EvalSymlinks fails for some files that are no links. A
+// link that leads nowhere is an error: the download would replace the link itself.
+func follow(local string) (string, error) {
+	if info, err := os.Lstat(local); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return local, nil
+	}
+	return filepath.EvalSymlinks(local)
+}
+
 // publish renames the new file, which is on the disk, to the name of the old one.
 func (d *download) publish() error {
 	if err := d.file.Close(); err != nil {
@@ -60,12 +71,10 @@ func (d *download) publish() error {
 	if err := os.Rename(d.file.Name(), d.to); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(d.to))
-	if err != nil {
-		return nil // some systems cannot open a directory as a file
+	if dir, err := os.Open(filepath.Dir(d.to)); err == nil { // some systems cannot open a directory as a file
+		_ = dir.Sync() // or cannot sync one
+		_ = dir.Close()
 	}
-	defer dir.Close()
-	_ = dir.Sync() // some systems cannot sync a directory
 	return nil
 }
 

@@ -22,7 +22,12 @@ const (
 // clientPorts returns the range of ports that this system gives to clients, besides those from dynamicPorts on.
 func clientPorts() (first, last uint16) {
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+	return portRange(string(text))
+}
+
+// portRange returns the range in the text of that file. If the system has no such file, it returns the usual range of Linux.
+func portRange(text string) (first, last uint16) {
+	if _, err := fmt.Sscan(text, &first, &last); err != nil {
 		return firstLinuxPort, lastLinuxPort
 	}
 	return first, last

@@ -32,3 +32,14 @@ func TestUsesComparesAddressAndPort(t *testing.T) {
 		ours.Close()
 	}
 }
+
+func TestPortRange(t *testing.T) {
+	for text, want := range map[string][2]uint16{
+		"10000\t20000\n": {10000, 20000},
+		"":               {32768, 60999}, "10000\n": {32768, 60999}, "10000\t65536\n": {32768, 60999},
+	} {
+		if first, last := portRange(text); first != want[0] || last != want[1] {
+			t.Errorf("%q: %d to %d, want %v", text, first, last, want)
+		}
+	}
+}

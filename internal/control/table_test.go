@@ -85,7 +85,7 @@ var table = []struct {
 	{line: "EPRT |1|localhost|50000|", reply: "501 "},
 	{line: "EPRT |", reply: "501 "},
 
-	{line: "PORT 127,0,0,1,0,21", reply: "501 "},
+	{line: "PORT 127,0,0,1,0,21", reply: "501 data connections to ports below 1024"},
 	{line: "PORT 127,0,0,1,78,32", reply: "501 this server uses that port itself"}, // 20000, a passive one
 	{line: "PORT 127,0,0,1,24,235", reply: "501 on this machine"},                  // 6379
 	{line: "PORT 127,0,0,1,192,0", pass: "PORT 127,0,0,1,192,0"},

@@ -91,6 +91,25 @@ func TestTemporaryFilesAreHidden(t *testing.T) {
 	s.wantClean()
 }
 
+// A mirror would remove a file that a listing lacks because of a fault.
+func TestAListingOmitsOnlyAFileThatIsRemovedMeanwhile(t *testing.T) {
+	s := serve(t, Options{})
+	s.put("/f", "x")
+	s.put("/g", "x")
+	for _, fault := range []error{unix.EIO, nil} {
+		s.beforeCall = func(call string) error {
+			if call == "stat" && fault == nil {
+				_ = os.Remove(s.host("/f"))
+			}
+			return map[string]error{"stat": fault}[call]
+		}
+		list, err := s.ReadDir("/")
+		if !errors.Is(err, fault) || fault == nil && (len(list) != 1 || list[0].Name() != "g") {
+			t.Errorf("fault %v: %v, %v", fault, list, err)
+		}
+	}
+}
+
 func TestErrorsShowNoPathOfTheHostAndNoAddress(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4000}
 	for _, err := range []error{

@@ -191,13 +191,10 @@ func (s *server) isCertified(name string) bool {
 	return s.tls != nil && s.tls.Load().Leaf.VerifyHostname(name) == nil
 }
 
-// run serves the page until stop.
+// run serves the page until stop. Then it returns http.ErrServerClosed.
 func (w *eventSinks) run(ctx context.Context) error {
 	w.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends open pages when the server stops
-	if err := w.http.Serve(w.listen); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return w.http.Serve(w.listen)
 }
 
 // stop ends the page and its requests.
