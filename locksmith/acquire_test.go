@@ -129,6 +129,10 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 			once:    true,
 		},
+		"held after a lost reply to the only try": {
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + "> MKD /a\n" + heldByBob + bye},
+			once:    true, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s",
+		},
 		"unknown if the server is away after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop"},
 			once:    true, want: ErrUnknown, took: 31 * time.Second,
