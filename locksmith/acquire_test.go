@@ -3,6 +3,7 @@ package locksmith
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,10 @@ func TestAnAcquireIs(t *testing.T) {
 			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + grant42 + sendRMD},
 			once:    true,
 		},
+		"held after a lost reply to the only try": {
+			scripts: []string{asLocks() + "> MKD /a\ndrop", asLocks() + "> MKD /a\n" + heldByBob + bye},
+			once:    true, want: ErrHeld, says: "/a: held by bob@10.0.0.5 for 12s",
+		},
 		"unknown if the server is away after a lost reply": {
 			scripts: []string{asLocks() + "> MKD /a\ndrop"},
 			once:    true, want: ErrUnknown, took: 31 * time.Second,
@@ -138,6 +143,7 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"adopted after the server could not confirm it": {
 			scripts: []string{asLocks() + "> MKD /a\n< 451 /a: the server cannot tell whether that happened; check before you try again\n", asLocks() + grant42 + sendRMD},
+			once:    true,
 		},
 		"adopted after a full server ended the connection": {
 			scripts: []string{asLocks() + "> MKD /a\n< 421 shutting down\n", "< 421 too many\n", asLocks() + grant42 + sendRMD},
@@ -175,6 +181,10 @@ func TestAnAcquireIs(t *testing.T) {
 		},
 		"held on another server, since its directory was made": {
 			scripts: []string{asOthers() + "> MKD /a\n< 550 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
+			once:    true, want: ErrHeld, says: "/a: held by another client for 2s",
+		},
+		"held on another server that refuses it for now": {
+			scripts: []string{asOthers() + "> MKD /a\n< 450 exists\n> MDTM /a\n< 213 19991231235958\n" + bye},
 			once:    true, want: ErrHeld, says: "/a: held by another client for 2s",
 		},
 		"refused for good on another server if no directory has the name": {
@@ -233,6 +243,26 @@ func TestAnAcquireIs(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnMKDThatWasNotSentGrantsNothing(t *testing.T) {
+	inBubble(t, []string{asLocks()}, func(t *testing.T, s *scripted) {
+		e, err := s.options().Config.resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &acquisition{endpoint: e, ctx: t.Context(), name: "/a\n"}
+		if err := a.connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []error{ErrRefused, ErrUnreachable} {
+			if _, err := a.mkdir(t.Context(), a.s, 0); !errors.Is(err, want) || a.maybeGranted {
+				t.Errorf("%v, it may be granted: %v", err, a.maybeGranted)
+			}
+			_ = a.s.lost(io.EOF)
+			a.name = "/a"
+		}
+	})
 }
 
 func TestAcquirePollsAtRandomTimes(t *testing.T) {

@@ -17,12 +17,10 @@ const (
 
 // reasonFor returns the reason why the session acts for a hold. It acquired the hold; or it has the same account and job key; or the acquiring
 // session has ended, and the account is the same, with release = address also the address. The last reason does not count for a session that
-// lost a hold of the name, or has another job key. holdOf returns bySession itself, without a search.
+// lost a hold of the name, or has another job key. The session must be open. holdOf returns bySession itself, without a search.
 func (s *sessionState) reasonFor(h *liveHold) actReason {
 	o := h.Owner
 	switch {
-	case s.closed:
-		return stranger
 	case h.session == s:
 		return bySession
 	case s.adoptsJob(h):

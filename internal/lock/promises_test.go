@@ -312,10 +312,10 @@ func TestTheRefusalBelowALostLockNamesItsEnd(t *testing.T) {
 
 func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 	s := newScene(t,
-		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/*"})
+		lock.Rule{Match: "/gr*", MaxIdle: time.Minute, Contention: &lock.Contention{Members: lock.MembersAnyone}}, lock.Rule{Match: "/gr*/**"})
 	s.acquire(s.open("a"), "/group")
 	b := s.open("b")
-	s.acquire(b, "/group/x")
+	s.acquire(b, "/group/dir/x")
 	s.clock.Advance(50 * time.Second)
 	b.Touch()
 	s.pass(50 * time.Second)
@@ -324,7 +324,7 @@ func TestAnIdleGroupStandsWhileAMemberIsAlive(t *testing.T) {
 		t.Errorf("it expires in %s", status.Remaining)
 	}
 	s.pass(10 * time.Second)
-	s.held("", "/group", "/group/x")
+	s.held("", "/group", "/group/dir/x")
 }
 
 func TestIdleTimeCountsFromTheRestart(t *testing.T) {

@@ -268,9 +268,6 @@ func (st *State) lockWithin(s *sessionState, name Name) *node {
 
 // takenChild returns a child that is taken or has a taken node below it, or nil.
 func (n *node) takenChild() *node {
-	if n.below == 0 {
-		return nil
-	}
 	for _, c := range n.children {
 		if c.taken() || c.below > 0 {
 			return c

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ftplockd/ftplockd/internal/lock"
+	"github.com/ftplockd/ftplockd/internal/lock/locktest"
 )
 
 // servers returns the election keys, the active server's first.
@@ -263,14 +265,18 @@ func TestAServerThatCouldNotServeDoesNotStandBy(t *testing.T) {
 	o := s.options()
 	active := s.campaign(s.open(o))
 	var reason atomic.Pointer[error]
+	var polls atomic.Int32
 	set := func(text string) { err := errors.New(text); reason.Store(&err) }
 	o.Self.Name = "b"
 	o.CanServe = func() error {
+		polls.Add(1)
 		if err := reason.Load(); err != nil {
 			return *err
 		}
 		return nil
 	}
+	clock := locktest.NewRunningClock()
+	o.Clock = clock
 	b := s.open(o)
 	next := s.standBy(b)
 	s.until("it stands by", func() bool { return len(s.servers(b)) == 2 })
@@ -281,6 +287,23 @@ func TestAServerThatCouldNotServeDoesNotStandBy(t *testing.T) {
 			return err == nil && len(status.Servers) == 1 && len(status.NotReady) == 1 && status.NotReady[0].Name == "b" && status.NotReady[0].NotReady == text
 		})
 	}
+	aside := func() *mvccpb.KeyValue {
+		resp, err := b.members.txn(t.Context(), nil, []clientv3.Op{clientv3.OpGet(b.keys.allNotReady(), clientv3.WithPrefix())}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return firstKeyRead(resp, 0)
+	}
+	first, n := aside(), polls.Load()
+	s.until("it polls", func() bool { return polls.Load() > n+3 })
+	if kv := aside(); kv.GetCreateRevision() != first.GetCreateRevision() {
+		t.Error("it replaces its key with the same reason")
+	}
+	if err := b.revoke(t.Context(), clientv3.LeaseID(first.GetLease())); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(s.ttl / 4)
+	s.until("the status has the reason again after the end of its lease", func() bool { return aside() != nil })
 	if _, err := b.StepDown(t.Context()); err == nil || !strings.Contains(err.Error(), "no server stands by") {
 		t.Errorf("StepDown: %v", err)
 	}

@@ -43,6 +43,11 @@ func TestGoneReturnsWithItsContextWhileAMountHangs(t *testing.T) {
 	if n := calls.Load(); n == 0 || n > 16 {
 		t.Errorf("%d looks hang", n)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if gone, err := s.Gone(ended, lock.Hold{Name: "/locks/none"}); gone || err != nil {
+		t.Errorf("without a directory: %v, %v", gone, err)
+	}
 	// The goroutine of a context's timer may end a moment after the call.
 	more := func() int { return runtime.NumGoroutine() - before }
 	for range 1000 {
@@ -192,6 +197,7 @@ func TestWatchOpensADirectoryOnceForItsLocks(t *testing.T) {
 			s.acquire(lock.Name(fmt.Sprintf("/locks/%d/member", i)))
 			s.rmdir(fmt.Sprintf("/locks/%d/member", i))
 		}
+		s.record(lock.Hold{Name: "/other/none"}) // without a directory
 		opened := make(map[string]int)
 		var mu sync.Mutex
 		s.fs.open = func(name string) error {
