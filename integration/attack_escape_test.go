@@ -110,7 +110,7 @@ func (s *server) snapshot(dir, name string) string {
 	return all.String()
 }
 
-// ask sends a line with its transfer, and returns what was downloaded and the last reply; "" if the connection has ended.
+// ask sends a command and makes its transfer. It returns the downloaded bytes and the last reply, or "" if the connection has ended.
 func (s *session) ask(line string) string {
 	r, content, err := s.Execute(line, "overwritten")
 	if err != nil {

@@ -8,9 +8,9 @@
 // Guarantees: at most one session holds a lock exclusively. A method returns the result of a change after the log has written its record,
 // so the end of the process loses nothing. If the log was opened as durable, a grant is also synced. Tokens grow with every grant and are
 // never reused. Each end names the token of its hold, so it never ends a later hold of the name. Waiting sessions get a lock in the order
-// of their arrival; one that comes during a change of the lock's directory arrives at its end. After a wait that ended by time a session keeps its
-// place for five seconds. A lock and the locks below it, its members,
-// are a group. A lock with members ends after them, unless a program on the host removes its directory.
+// of their arrival; one that comes during a change of the lock's directory arrives at its end. A session whose wait reached its time limit
+// keeps its place for five seconds. A lock and the locks below it, its members, are a group. A lock with members ends after them, unless a
+// program on the host removes its directory.
 //
 // Caveats: an expired hold stands until [Table.Expire] ends it; [Session.Write] refuses it at once. A release is not synced: after a loss
 // of power the hold may stand again until it expires. A client that pauses for longer than its lock's age does not notice the loss of the

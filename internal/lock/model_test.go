@@ -42,8 +42,8 @@ type model struct {
 	delayed  map[Name]Time      // the end of lock_delay
 	overdue  map[Token]Time     // since when nothing has kept a hold whose time is over
 	turns    map[*waiter]int    // the time of the first request of each session that waits or waited, as a number
-	places   []modelPlace       // of waits that ended by time
-	lines    []string           // what was done, for a failure
+	places   []modelPlace       // of waits that reached their time limits
+	lines    []string           // the steps so far, which a failure prints
 	invalid  bool               // the server is suspended
 	undoable []Hold             // grants that may still be undone
 	rules    [][]Rule           // the sets that reloads choose from
@@ -822,7 +822,8 @@ func (m *model) check() {
 	m.checkReplay()
 }
 
-// checkOverdue finds a hold that stands for more than two seconds although its time is over, and nothing keeps it or what lies below it.
+// checkOverdue fails if a hold stands two seconds after its time. It waits while a write or a change of a directory delays the end of the hold or
+// of its members.
 func (m *model) checkOverdue(h *liveHold, now Time) {
 	at := min(m.deadline(h.Hold, CauseExpire), m.deadline(h.Hold, CauseDisconnect), m.deadline(h.Hold, CauseIdle))
 	kept := m.invalid || len(h.node.holds) > 1 && h.node.below > 0

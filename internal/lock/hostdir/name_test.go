@@ -99,7 +99,7 @@ func (s *scene) isGone(h lock.Hold) error {
 	return err
 }
 
-// there describes what has the name of the lock, and counts the directories that were moved aside.
+// there describes the file or directory under the lock's name, and counts the directories that the server moved aside.
 func (s *scene) there() (text string) {
 	info, err := os.Lstat(s.real(theLock))
 	entries, _ := os.ReadDir(s.real(theLock))
@@ -145,8 +145,8 @@ func (s *scene) word(err error) string {
 	return err.Error()
 }
 
-// nameStates are states of the name of a held lock. For each column of nameCalls there is the result, and what has the name afterwards if the call
-// changes that. A call for a new hold finds what a crash left.
+// nameStates lists what a call can find under the name of a held lock. Each row has a result for each call of nameCalls. If the call changes the
+// directory, the result also describes the new one. A call for a new hold finds a directory that a crash left.
 var nameStates = []struct {
 	state  string
 	system func(f *faulty)              // the file system
@@ -214,7 +214,8 @@ const always = 100
 func TestEachCallOnEachStateOfAName(t *testing.T) {
 	for _, c := range nameStates {
 		t.Run(c.state, func(t *testing.T) {
-			// result makes the state, calls, and returns the result and what has the name, before and after. The server may make that many changes.
+			// result prepares the state and makes the call. It returns the result, and what there describes before and after the call. The server is
+			// replaced after that many changes.
 			result := func(call func(*scene, lock.Hold) error, changes int) (word, before, after string, refused bool) {
 				s := newScene(t)
 				if c.system != nil {
